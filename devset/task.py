@@ -1,0 +1,138 @@
+"""One shared task: what the agent is asked, how the machine is set up, how the result is graded."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Category = Literal["os", "office", "daily", "professional", "multi_app"]
+Channel = Literal["gui", "terminal"]
+Split = Literal["train", "dev", "select", "test"]
+SPLITS: tuple[Split, ...] = ("train", "dev", "select", "test")
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Criterion(Strict):
+    """One line of the rubric; `check.py` answers it with a value in 0..1."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    description: str
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    required: bool = True
+    grader: Literal["program", "judge"] = "program"
+
+
+class Rubric(Strict):
+    """Success = every required criterion has value 1; the rubric score is the weighted mean of all of them."""
+
+    criteria: Annotated[tuple[Criterion, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _ids_differ(self) -> Rubric:
+        ids = [c.id for c in self.criteria]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"criterion ids must differ, got {ids}")
+        return self
+
+
+class TaskLimits(Strict):
+    agent_timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    setup_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    check_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+
+
+class OpenApp(Strict):
+    """An application that is open when the agent starts; ready when a window whose title contains `window` is drawn."""
+
+    command: str
+    window: str
+
+
+class GuiTarget(Strict):
+    """An element of the live screen, found by accessible name (and role), `index`-th of the matches.
+
+    `dx`, `dy` shift the click from its centre, in pixels.
+    """
+
+    name: str
+    role: str | None = None
+    index: int = 0
+    dx: int = 0
+    dy: int = 0
+
+
+class GuiStep(Strict):
+    """One action of a GUI oracle. `summary` starts a new turn; steps without one join the turn before.
+
+    `wait_window` waits until a window title contains the text, before the action.
+    """
+
+    action: str
+    summary: str | None = None
+    target: GuiTarget | None = None
+    to: GuiTarget | None = None
+    text: str | None = None
+    keys: str | None = None
+    clicks: int | None = None
+    seconds: float | None = None
+    wait_window: str | None = None
+
+
+class TerminalStep(Strict):
+    """One command of a terminal oracle and its one-line summary (`# step: ...` in oracle/terminal.sh)."""
+
+    summary: str
+    command: str
+
+
+class Oracle(Strict):
+    terminal: tuple[TerminalStep, ...] | None = None
+    gui: tuple[GuiStep, ...] | None = None
+
+    @property
+    def channels(self) -> frozenset[Channel]:
+        found: set[Channel] = set()
+        if self.terminal is not None:
+            found.add("terminal")
+        if self.gui is not None:
+            found.add("gui")
+        return frozenset(found)
+
+
+class Task(Strict):
+    """A task with all its bytes. `exec_files` are put into the agent's home before it starts; `setup` is a shell
+    script run as the agent's user before that (and leaves no trace of itself); `hidden_files` exist only while it
+    runs, in `$HIDDEN`; `gt_files` and `check` reach the grader only after the agent is dead.
+
+    `check` is a Python program. It is run with the frozen home as `argv[1]` and the ground truth folder as
+    `argv[2]`, may import `devset.checks`, and prints one JSON object: criterion id → {"value": 0..1,
+    "explanation": str}. Any other exit is a checker error, never a score.
+
+    `hash` is the sha256 over everything here but `split`.
+    """
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    hash: str
+    family: str
+    split: Split | None = None
+    seen_in_training: bool = True
+    instruction: Annotated[str, Field(min_length=1)]
+    category: Category
+    apps: tuple[str, ...]
+    channels: frozenset[Channel]
+    feasible: bool = True
+    rubric: Rubric
+    limits: TaskLimits = TaskLimits()
+    open: tuple[OpenApp, ...] = ()
+    exec_files: dict[str, bytes] = {}
+    hidden_files: dict[str, bytes] = {}
+    setup: str = ""
+    gt_files: dict[str, bytes] = {}
+    check: str
+    oracle: Oracle = Oracle()
+    requires_pip: tuple[str, ...] = ()
+    source: str = ""

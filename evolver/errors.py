@@ -1,0 +1,67 @@
+"""Who is to blame: the few exception types, and the one boundary that turns them into a `Failure`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from evolver.records import Failure
+
+Blame = Literal["harness", "task", "provider", "sandbox", "grader", "platform"]
+
+
+class UsageError(Exception):
+    """Bad input: one line that names it and says what to do. The command exits with 2."""
+
+
+class NotReady(Exception):
+    """The machine lacks something (Docker, an image, a key): one line with the command that mends it. Exit code 3."""
+
+
+class BudgetSpent(Exception):
+    """A cap of the ledger is reached: the run stops cleanly and can be resumed with a higher cap. Exit code 4."""
+
+
+class Blamed(Exception):
+    """A failure of one attempt with its cause attributed."""
+
+    blame: Blame = "platform"
+    kind = "error"
+
+
+class SandboxLost(Blamed):
+    blame: Blame = "sandbox"
+    kind = "sandbox_lost"
+
+
+class SetupFailed(Blamed):
+    blame: Blame = "task"
+    kind = "setup"
+
+
+class ProviderFailed(Blamed):
+    """The endpoint did not answer in the end (after retries of transport errors)."""
+
+    blame: Blame = "provider"
+    kind = "provider"
+
+
+class CheckerFailed(Blamed):
+    blame: Blame = "grader"
+    kind = "checker"
+
+
+class BadAction(Exception):
+    """The model asked for something that a tool can't do: returned to it as a tool error, never fatal."""
+
+
+@contextmanager
+def boundary(failures: list[Failure]) -> Iterator[None]:
+    """Turns one failed attempt into data: appends its `Failure` and swallows it. Usage, readiness, budget pass on."""
+    try:
+        yield
+    except Blamed as error:
+        failures.append(Failure(kind=error.kind, blame=error.blame, message=str(error)))
+    except TimeoutError as error:
+        failures.append(Failure(kind="timeout", blame="platform", message=str(error) or "timed out"))

@@ -1,0 +1,191 @@
+"""The seams: six Protocols, each with one folder of implementations (one vendor, one file)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar, runtime_checkable
+
+from pydantic import JsonValue
+
+from devset.task import Criterion, Task
+from evolver.records import Candidate, Completion, Message, Record, Rollout, Score, ToolSpec
+from harnesses.harness import Environment, Sampling
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+# --- Model -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request:
+    """One model call. `frames` maps the frame ids that occur in `messages` to their PNG bytes."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+    sampling: Sampling
+    seed: int
+    frames: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Model(Protocol):
+    """`id` names the model in every record; `declared` is what reports print for it (a simulation says so here)."""
+
+    id: str
+    declared: str
+
+    async def complete(self, request: Request) -> Completion: ...
+
+
+@runtime_checkable
+class Privileged(Protocol):
+    """A model that may see the task and the live screen (the demonstrator): bound anew for each rollout."""
+
+    id: str
+    declared: str
+
+    def bind(self, task: Task, sandbox: Sandbox, rollout_key: str) -> Model: ...
+
+
+# --- Sandbox ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Outcome of a command. `exit_code` is None when it was killed at its timeout; output is UTF-8, cut head + tail."""
+
+    exit_code: int | None
+    output: str
+    timed_out: bool = False
+    truncated_chars: int = 0
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A screenshot; `png` is never empty. `settled` says that the screen stopped changing before the cap."""
+
+    png: bytes
+    width: int
+    height: int
+    settled: bool
+
+
+@dataclass(frozen=True)
+class Element:
+    """One visible element of the screen: accessible role and name, extents in pixels of the screen."""
+
+    role: str
+    name: str
+    x: int
+    y: int
+    width: int
+    height: int
+    depth: int = 0
+    text: str = ""
+    focused: bool = False
+    actionable: bool = False
+    window: str = ""
+
+
+@dataclass(frozen=True)
+class Act:
+    """One GUI action in pixels. `kind` is one of harnesses.harness.GUI_ACTIONS or OPT_IN_ACTIONS, without terminate."""
+
+    kind: str
+    x: int | None = None
+    y: int | None = None
+    to_x: int | None = None
+    to_y: int | None = None
+    text: str = ""
+    keys: str = ""
+    amount: int = 0
+    seconds: float = 0.0
+
+
+class Sandbox(Protocol):
+    """One disposable machine, for one rollout. Every method may raise `SandboxLost`; `act` also `BadAction`.
+
+    The agent's home is /home/user. `exec` runs a fresh `bash -c` as the agent's user; `bash` runs in the one
+    persistent shell of the rollout. `freeze` kills every process of the agent and returns its home as a tar
+    (relative paths, no app caches or profiles); nothing but `close` works after it.
+    """
+
+    id: str
+    image_digest: str
+    screen: tuple[int, int] | None
+
+    async def exec(self, command: str, *, timeout_s: float, env: Mapping[str, str] | None = None) -> Ran: ...
+    async def bash(self, command: str, *, timeout_s: float) -> Ran: ...
+    async def read(self, path: str) -> bytes: ...
+    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None: ...
+    async def spawn(self, command: str) -> None: ...
+    async def windows(self) -> list[str]: ...
+    async def screenshot(self, *, settle_s: float = 0.0) -> Frame: ...
+    async def act(self, action: Act) -> None: ...
+    async def elements(self) -> list[Element]: ...
+    async def freeze(self) -> bytes: ...
+    async def close(self) -> None: ...
+
+
+class Sandboxes(Protocol):
+    """A back end: hands out sandboxes for an environment, keeps warm spares, leaves nothing behind."""
+
+    name: Literal["docker", "local"]
+
+    async def prepare(self, environment: Environment) -> str: ...  # builds what is missing, returns the image digest
+    async def open(self, environment: Environment, *, run_id: str, ttl_s: float) -> Sandbox: ...
+    async def aclose(self) -> None: ...
+
+
+# --- Author, Grader, Executor, Observer -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an author may know: the parent, and bounded views of the run (never a `select` or `test` task)."""
+
+    run_dir: str
+    parent_harness: str
+    generation: int
+    summary: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A candidate together with the tree that it proposes (path → bytes)."""
+
+    candidate: Candidate
+    tree: Mapping[str, bytes]
+
+
+class Author(Protocol):
+    name: str
+
+    async def propose(self, evidence: Evidence) -> Proposal | None: ...  # None: nothing more to propose
+
+
+class Grader(Protocol):
+    """Grades criteria of its own kind on a frozen state. A value of None is 'unscored', and re-run."""
+
+    name: str
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]: ...
+    async def aclose(self) -> None: ...
+
+
+class Executor(Protocol):
+    """Runs `fn` over items, at most `workers` at once; yields results as they come. A failed item raises."""
+
+    def map(self, fn: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> AsyncIterator[Result]: ...
+
+
+class Observer(Protocol):
+    """Is told of every record after it is durable. Best effort: whatever it raises is reported, never fatal."""
+
+    def on_record(self, record: Record) -> None: ...
+    def progress(self, text: str, done: int, total: int, detail: Mapping[str, JsonValue]) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,362 @@
+"""Every frozen record of a run; each is appended once to the run directory and never changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from devset.task import Category, Split
+
+SCHEMA_VERSION = 1
+
+Channel = Literal["gui", "terminal", "both", "none"]
+Role = Literal["author", "teacher", "judge", "student"]
+Purpose = Literal["admit", "race", "confirm", "train", "test", "adhoc"]
+StopReason = Literal["finished", "infeasible", "step_limit", "time_limit", "bad_replies", "error"]
+Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# --- what a model is shown and what it answers ---------------------------------------------------------------
+
+
+class Text(Record):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class Image(Record):
+    """A screenshot by content: `frame_id` is the sha256 of its PNG bytes, kept under `blobs/` of the run."""
+
+    type: Literal["image"] = "image"
+    frame_id: str
+    width: int
+    height: int
+
+
+Part = Annotated[Text | Image, Field(discriminator="type")]
+
+
+class ToolCall(Record):
+    id: str
+    name: str
+    arguments: dict[str, JsonValue]
+
+
+class ToolResult(Record):
+    call_id: str
+    text: str
+    is_error: bool = False
+    seconds: Finite = 0.0
+
+
+class Message(Record):
+    """One chat message. A `tool` message answers `call_id`; an assistant message may carry `calls`."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    parts: tuple[Part, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+
+
+class ToolSpec(Record):
+    name: str
+    description: str
+    parameters: dict[str, JsonValue]
+
+
+class Usage(Record):
+    """Tokens of one model call; `None` is unknown, never 0. `counted_by` says who counted."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    counted_by: Literal["provider", "tokenizer", "estimate"]
+
+    @property
+    def total(self) -> int | None:
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+
+class Completion(Record):
+    """A model's reply. `text` is what it wrote outside reasoning and calls; `invalid` says why it can't be used."""
+
+    text: str
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish_reason: Literal["stop", "tool_calls", "length", "other"] = "stop"
+    invalid: str | None = None
+    usage: Usage
+
+
+# --- one attempt ---------------------------------------------------------------------------------------------
+
+
+class Observed(Record):
+    """What was read from the screen after the calls of a turn (or before the first turn)."""
+
+    image: Image | None = None
+    text: str | None = None
+    settled: bool | None = None
+
+
+class Turn(Record):
+    """One model call and what came of it. `request_sha256` is the hash of the exact messages and tools sent.
+
+    `slip` names the declared, simulated error that the demonstrator made in this turn (always None for a model).
+    """
+
+    index: int
+    request_sha256: str
+    completion: Completion
+    summary: str
+    results: tuple[ToolResult, ...] = ()
+    observed: Observed = Observed()
+    channel: Channel
+    slip: str | None = None
+    model_s: Finite
+    tools_s: Finite
+
+
+class Failure(Record):
+    """Why a rollout has no score: `blame` says whose fault it was (rule 1: ours is never averaged as 0)."""
+
+    kind: str
+    blame: Literal["harness", "task", "provider", "sandbox", "grader", "platform"]
+    message: str
+
+
+class RolloutKey(Record):
+    """What makes an attempt one of a kind. `attempt` counts from 0 within everything else."""
+
+    purpose: Purpose
+    harness_id: str
+    model_id: str
+    task_id: str
+    task_hash: str
+    split: Split | None
+    attempt: int
+    seed: int
+
+    @property
+    def pair(self) -> tuple[str, str, int, int]:
+        """What two arms must share to be compared (task id, task hash, attempt, seed)."""
+        return (self.task_id, self.task_hash, self.attempt, self.seed)
+
+
+class Rollout(Record):
+    id: str
+    key: RolloutKey
+    retry_of: str | None = None
+    loaded_harness_id: str
+    image_digest: str
+    apps: tuple[str, ...]
+    category: Category
+    first: Observed = Observed()
+    turns: tuple[Turn, ...]
+    stop_reason: StopReason
+    error: Failure | None = None
+    started_at: Finite
+    finished_at: Finite
+
+
+class Score(Record):
+    criterion: str
+    weight: Finite
+    required: bool
+    value: Unit | None
+    explanation: str
+    grader: str
+
+
+class Scorecard(Record):
+    """The one atomic card of a rollout. `success` and `rubric` are None when anything required is unscored."""
+
+    rollout_id: str
+    key: RolloutKey
+    checker_hash: str
+    scores: tuple[Score, ...]
+    success: bool | None
+    rubric: Unit | None
+    error: Failure | None = None
+    channel: Channel
+    tokens: int | None
+    cost_usd: Finite | None
+    seconds: Finite
+
+
+class LedgerEntry(Record):
+    """One billed call, or one rollout's worth of calls to one model, counted exactly once."""
+
+    id: str
+    role: Role
+    model_id: str
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: Finite | None
+    rollout_id: str | None = None
+    at: Finite
+
+
+# --- judging harnesses ---------------------------------------------------------------------------------------
+
+
+class Interval(Record):
+    """A point with its 95 % interval; all three None when there is nothing to estimate from."""
+
+    point: Finite | None
+    low: Finite | None
+    high: Finite | None
+    n: int
+    method: str
+
+
+class ChannelRow(Record):
+    """One app under one harness: what was called, what it took, how often it worked."""
+
+    app: str
+    rollouts: int
+    gui_calls: int
+    terminal_calls: int
+    none_turns: int
+    switches: int
+    tokens: int | None
+    seconds: Finite
+    success_by_channel: dict[Channel, Interval]
+
+
+class Evaluation(Record):
+    id: str
+    purpose: Purpose
+    harness_id: str
+    model_id: str
+    split: Split
+    seed: int
+    attempts: int
+    n_tasks: int
+    n_unscored: int
+    success: Interval
+    success_seen: Interval | None
+    success_unseen: Interval | None
+    rubric: Interval
+    tokens_per_task: Interval
+    tokens_per_solved: Finite | None
+    cost_usd: Finite | None
+    seconds_per_task: Finite | None
+    channels: tuple[ChannelRow, ...]
+    tasks_sha256: str
+
+
+class Flip(Record):
+    task_id: str
+    probability: Unit
+
+
+class Manifest(Record):
+    """What the author claims: the reason, and the flips it predicts."""
+
+    why: str
+    predicted_flips: tuple[Flip, ...] = ()
+    predicted_regressions: tuple[Flip, ...] = ()
+    expected_token_change: Finite | None = None
+    expected_channel_change: dict[str, float] = {}
+
+
+class Candidate(Record):
+    """A proposed harness. `components` comes from the tree diff, never from the author."""
+
+    id: str
+    name: str
+    harness_id: str
+    parents: tuple[str, ...]
+    author: str
+    components: tuple[Literal["F", "T", "P", "E"], ...]
+    changes: tuple[str, ...]
+    manifest: Manifest
+    author_tokens: int | None = None
+    author_cost_usd: Finite | None = None
+    proposed_at: Finite
+
+
+class Look(Record):
+    """One look of the race: the paired effect on `dev` after k attempts a task."""
+
+    attempts: int
+    effect: Interval
+    p_value: Unit | None
+    alpha: Finite
+    verdict: Literal["continue", "pass", "futile"]
+
+
+class Decision(Record):
+    id: str
+    candidate_id: str
+    candidate_harness: str
+    incumbent_harness: str
+    verdict: Literal["promote", "keep", "reject", "inconclusive"]
+    looks: tuple[Look, ...]
+    confirmation: Interval | None
+    confirmation_p: Unit | None
+    alpha_spent: Finite
+    flip_rate_aa: Finite | None
+    flip_rate_ab: Finite | None
+    tokens_per_solved: Finite | None
+    incumbent_tokens_per_solved: Finite | None
+    reasons: tuple[str, ...]
+    decided_at: Finite
+
+
+# --- what became of it in students ---------------------------------------------------------------------------
+
+
+class Distillation(Record):
+    """One student: which rollouts it was trained on, with which recipe and seed, and where it lies."""
+
+    id: str
+    teacher_harness: str
+    teacher_model: str
+    base_model: str
+    student_model: str
+    recipe: dict[str, JsonValue]
+    seed: int
+    data_sha256: str
+    template_sha256: str
+    rows: int
+    trained_tokens: int
+    dropped: dict[str, int]
+    train_loss_first: Finite | None
+    train_loss_last: Finite | None
+    train_s: Finite
+    checkpoint: str
+
+
+class Gap(Record):
+    """B minus A, for teachers and for their students, on the same test tasks; success in 0..1, differences likewise."""
+
+    id: str
+    harness_a: str
+    harness_b: str
+    teacher_a: Interval
+    teacher_b: Interval
+    teacher_gap: Interval
+    student_a: Interval
+    student_b: Interval
+    student_gap: Interval
+    control_a: Interval
+    control_b: Interval
+    lift_a: Interval
+    lift_b: Interval
+    amplification: Interval
+    n_tasks: int
+    student_seeds: tuple[int, ...]
+    notes: tuple[str, ...]
+    at: Finite
