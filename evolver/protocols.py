@@ -21,13 +21,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Request:
-    """One model call. `frames` maps the frame ids that occur in `messages` to their PNG bytes."""
+    """One model call. `frames` maps the frame ids that occur in `messages` to their PNG bytes; `protocol` says whether
+    tools travel as native tool calls or as `<tool_call>` text."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     sampling: Sampling
     seed: int
     frames: Mapping[str, bytes] = field(default_factory=dict)
+    protocol: Literal["native_tools", "xml"] = "native_tools"
 
 
 @runtime_checkable
@@ -47,7 +49,7 @@ class Privileged(Protocol):
     id: str
     declared: str
 
-    def bind(self, task: Task, sandbox: Sandbox, rollout_key: str) -> Model: ...
+    def bind(self, task: Task, sandbox: Sandbox, rollout_key: str, *, max_calls: int) -> Model: ...
 
 
 # --- Sandbox ---------------------------------------------------------------------------------------------------

@@ -153,6 +153,9 @@ class RolloutKey(Record):
 
 
 class Rollout(Record):
+    """One attempt from the first look to the last. `loaded_harness_id` is what the sandbox really got;
+    `state_sha256` is the blob of the frozen home, so that grading can be repeated without the agent."""
+
     id: str
     key: RolloutKey
     retry_of: str | None = None
@@ -163,6 +166,7 @@ class Rollout(Record):
     first: Observed = Observed()
     turns: tuple[Turn, ...]
     stop_reason: StopReason
+    state_sha256: str | None = None
     error: Failure | None = None
     started_at: Finite
     finished_at: Finite

@@ -1,0 +1,239 @@
+"""Runs attempts and keeps their records: what is scored stays scored, what is missing is run, nothing runs twice."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devset.task import Task
+from evolver.budget import Budget
+from evolver.config import RunConfig
+from evolver.protocols import Executor, Grader, Model, Observer, Privileged, Sandboxes
+from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Score, Scorecard
+from evolver.rollout import Job, run_rollout
+from evolver.score import scorecard
+from evolver.store import Store
+from harnesses.harness import Harness
+from harnesses.library import Library
+
+TRIES = 3  # an unscored attempt (our failure) is run at most this often
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt that is wanted: `number` counts from 0 within (purpose, harness, model, task, seed)."""
+
+    harness_id: str
+    task: Task
+    purpose: Purpose
+    number: int = 0
+
+
+class Lab:
+    """Holds what attempts need (sandboxes, graders, teacher) and the run's records. Use `open_lab`."""
+
+    def __init__(
+        self,
+        store: Store,
+        library: Library,
+        sandboxes: Sandboxes,
+        graders: Sequence[Grader],
+        model: Model | Privileged,
+        executor: Executor,
+    ) -> None:
+        self.store = store
+        self.config: RunConfig = store.config
+        self.library = library
+        self.sandboxes = sandboxes
+        self.graders = tuple(graders)
+        self.model = model
+        self.executor = executor
+        self.budget = Budget(store, store.config.caps)
+        self.observers: list[Observer] = []
+        self._harnesses: dict[str, Harness] = {}
+        self._charge_what_a_crash_left_out()
+
+    def record(self, record: Record) -> None:
+        """Makes a record durable, then tells the observers."""
+        self.store.append(record)
+        for observer in self.observers:
+            observer.on_record(record)
+
+    def harness(self, harness_id: str) -> Harness:
+        if harness_id not in self._harnesses:
+            self._harnesses[harness_id] = self.library.get(harness_id)
+        return self._harnesses[harness_id]
+
+    async def score(
+        self,
+        attempts: Sequence[Attempt],
+        *,
+        model: Model | Privileged | None = None,
+        role: Role = "teacher",
+        label: str = "",
+        executor: Executor | None = None,
+    ) -> list[Scorecard]:
+        """Scorecards in the order asked. Attempts already scored in the store are not run again; those that failed
+        on our side are run again, up to `TRIES` in all, and then stay unscored (`success` is None).
+        `executor` overrides how many run at once (a batched student likes many)."""
+        player = model or self.model
+        cards: dict[int, Scorecard] = {}
+        todo: list[tuple[int, RolloutKey, Task]] = []
+        by_key = self._cards_by_key()
+        for position, attempt in enumerate(attempts):
+            key = self._key(attempt, player.id)
+            done = by_key.get(key)
+            if done is not None and (done.success is not None or self._tries(key) >= TRIES):
+                cards[position] = done
+            else:
+                todo.append((position, key, attempt.task))
+
+        async def one(item: tuple[int, RolloutKey, Task]) -> tuple[int, Scorecard]:
+            return item[0], await self._score_one(item[1], item[2], player, role)
+
+        done_before = len(cards)
+        self._tell(label, done_before, len(attempts), cards)
+        async for position, card in (executor or self.executor).map(one, todo):
+            cards[position] = card
+            self._tell(label, len(cards), len(attempts), cards)
+        return [cards[position] for position in range(len(attempts))]
+
+    def _tell(self, label: str, done: int, total: int, cards: dict[int, Scorecard]) -> None:
+        known = [c.success for c in cards.values() if c.success is not None]
+        share = round(sum(known) / len(known), 3) if known else None
+        tokens = sum(c.tokens or 0 for c in cards.values())
+        for observer in self.observers:
+            observer.progress(label, done, total, {"success": share, "tokens": tokens})
+
+    def _key(self, attempt: Attempt, model_id: str) -> RolloutKey:
+        task = attempt.task
+        return RolloutKey(
+            purpose=attempt.purpose,
+            harness_id=attempt.harness_id,
+            model_id=model_id,
+            task_id=task.id,
+            task_hash=task.hash,
+            split=task.split,
+            attempt=attempt.number,
+            seed=self.config.seed,
+        )
+
+    def _cards_by_key(self) -> dict[RolloutKey, Scorecard]:
+        return {card.key: card for card in self.store.all(Scorecard)}
+
+    def _tries(self, key: RolloutKey) -> int:
+        return sum(1 for rollout in self.store.all(Rollout) if rollout.key == key)
+
+    async def _score_one(self, key: RolloutKey, task: Task, player: Model | Privileged, role: Role) -> Scorecard:
+        """One attempt until it is scored: an ungraded frozen state is graded, else the attempt is run (again)."""
+        earlier = [rollout for rollout in self.store.all(Rollout) if rollout.key == key]
+        card: Scorecard | None = None
+        if earlier and not self._has_card(earlier[-1]):
+            card = await self._grade(earlier[-1], task, self._state(earlier[-1]))
+        while card is None or (card.success is None and len(earlier) < TRIES):
+            self.budget.check(role)
+            job = Job(
+                key=key,
+                rollout_id=_rollout_id(key, len(earlier)),
+                harness=self.harness(key.harness_id),
+                task=task,
+                model=player,
+                run_id=self.store.run_id,
+                retry_of=earlier[-1].id if earlier else None,
+            )
+            rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
+            self.record(rollout)
+            self._charge(rollout, role)
+            earlier.append(rollout)
+            card = await self._grade(rollout, task, state)
+        return card
+
+    def _has_card(self, rollout: Rollout) -> bool:
+        return any(card.rollout_id == rollout.id for card in self.store.all(Scorecard))
+
+    def _state(self, rollout: Rollout) -> bytes | None:
+        return None if rollout.state_sha256 is None else self.store.blob(rollout.state_sha256)
+
+    async def _grade(self, rollout: Rollout, task: Task, state: bytes | None) -> Scorecard:
+        scores: list[Score] = []
+        if state is not None:
+            for grader in self.graders:
+                criteria = [c for c in task.rubric.criteria if c.grader == grader.name]
+                if criteria:
+                    scores += await grader.grade(criteria, task, rollout, state)
+        card = scorecard(rollout, task, scores, self._cost(rollout))
+        self.record(card)
+        return card
+
+    def _cost(self, rollout: Rollout) -> float | None:
+        return self.budget.price(rollout.key.model_id, *_tokens(rollout))
+
+    def _charge(self, rollout: Rollout, role: Role) -> None:
+        tokens_in, tokens_out = _tokens(rollout)
+        self.budget.charge(
+            LedgerEntry(
+                id=f"led-{rollout.id}",
+                role=role,
+                model_id=rollout.key.model_id,
+                calls=len(rollout.turns),
+                input_tokens=tokens_in,
+                output_tokens=tokens_out,
+                cost_usd=self._cost(rollout),
+                rollout_id=rollout.id,
+                at=time.time(),
+            )
+        )
+
+    def _charge_what_a_crash_left_out(self) -> None:
+        charged = {entry.rollout_id for entry in self.store.all(LedgerEntry)}
+        for rollout in self.store.all(Rollout):
+            if rollout.id not in charged:
+                self._charge(rollout, "teacher" if rollout.key.model_id == self.model.id else "student")
+
+
+def _rollout_id(key: RolloutKey, tries: int) -> str:
+    return "r-" + hashlib.sha256(f"{key.model_dump_json()}#{tries}".encode()).hexdigest()[:16]
+
+
+def _tokens(rollout: Rollout) -> tuple[int | None, int | None]:
+    """Input and output tokens of all calls; None as soon as one call's count is unknown."""
+    usages = [turn.completion.usage for turn in rollout.turns]
+    inputs, outputs = [u.input_tokens for u in usages], [u.output_tokens for u in usages]
+    known_in = [n for n in inputs if n is not None]
+    known_out = [n for n in outputs if n is not None]
+    return (
+        sum(known_in) if len(known_in) == len(inputs) else None,
+        sum(known_out) if len(known_out) == len(outputs) else None,
+    )
+
+
+@asynccontextmanager
+async def open_lab(run_dir: Path) -> AsyncIterator[Lab]:
+    """Everything that a run directory's config names, opened, and closed again at the end."""
+    from evolver.executors.local import LocalExecutor
+    from evolver.graders.program import ProgramGrader
+    from evolver.models import make_model
+    from evolver.sandboxes import open_backend, reap
+
+    store = Store.open(run_dir)
+    config = store.config
+    reap()
+    sandboxes = open_backend(config.sandbox.backend, spares=config.sandbox.spares)
+    graders = [ProgramGrader(sandboxes)]
+    try:
+        yield Lab(
+            store=store,
+            library=Library(run_dir / "library"),
+            sandboxes=sandboxes,
+            graders=graders,
+            model=make_model(config.teacher),
+            executor=LocalExecutor(config.sandbox.workers),
+        )
+    finally:
+        for grader in graders:
+            await grader.aclose()
+        await sandboxes.aclose()

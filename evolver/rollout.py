@@ -1,0 +1,250 @@
+"""One attempt: harness × task × model × sandbox → a `Rollout` and the frozen state it left."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from shlex import quote
+
+from devset.task import Task
+from evolver.channels import channel_of
+from evolver.context import frames_in, request_for, request_sha256, summary_of
+from evolver.errors import Blamed, SandboxLost, SetupFailed
+from evolver.protocols import Model, Privileged, Request, Sandbox, Sandboxes
+from evolver.records import Completion, Failure, Image, Observed, Rollout, RolloutKey, StopReason, ToolResult, Turn
+from evolver.tools import call_tool, render_marks, render_tree
+from evolver.tools.dispatch import HARNESS_DIR
+from harnesses.harness import Harness
+
+HOME = "/home/user"
+TTL_S = 3_600.0
+WINDOW_WAIT_S = 30.0
+FINISH_CHECK = "Look once more whether everything that was asked is done and saved. If so, terminate again."
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run: everything that decides the outcome of one attempt."""
+
+    key: RolloutKey
+    rollout_id: str
+    harness: Harness
+    task: Task
+    model: Model | Privileged
+    run_id: str
+    retry_of: str | None = None
+
+
+@dataclass
+class Progress:
+    """What has happened so far in an attempt; survives a failure half-way."""
+
+    first: Observed = Observed()
+    turns: list[Turn] = field(default_factory=list)
+    stop: StopReason = "error"
+    image_digest: str = ""
+    state: bytes | None = None
+    error: Failure | None = None
+
+
+async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str]) -> tuple[Rollout, bytes | None]:
+    """Runs one attempt to its end. What goes wrong on our side becomes `Rollout.error` and a state of None;
+    only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions."""
+    started = time.time()
+    progress = Progress()
+    try:
+        await _attempt(job, sandboxes, put_blob, progress)
+    except Blamed as error:
+        progress.stop = "error"
+        progress.error = Failure(kind=error.kind, blame=error.blame, message=str(error)[:2_000])
+    rollout = Rollout(
+        id=job.rollout_id,
+        key=job.key,
+        retry_of=job.retry_of,
+        loaded_harness_id=job.harness.id,
+        image_digest=progress.image_digest,
+        apps=job.task.apps,
+        category=job.task.category,
+        first=progress.first,
+        turns=tuple(progress.turns),
+        stop_reason=progress.stop,
+        state_sha256=None if progress.state is None else put_blob(progress.state),
+        error=progress.error,
+        started_at=started,
+        finished_at=time.time(),
+    )
+    return rollout, progress.state
+
+
+async def _attempt(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str], progress: Progress) -> None:
+    sandbox = await sandboxes.open(job.harness.environment, run_id=job.run_id, ttl_s=TTL_S)
+    try:
+        progress.image_digest = sandbox.image_digest
+        await set_up(sandbox, job.harness, job.task)
+        await _hooks(sandbox, job.harness, "start")
+        await _turns(job, sandbox, put_blob, progress)
+        await _hooks(sandbox, job.harness, "finish")
+        progress.state = await sandbox.freeze()
+    finally:
+        await sandbox.close()
+
+
+async def set_up(sandbox: Sandbox, harness: Harness, task: Task) -> None:
+    """Brings the machine to the task's initial state; anything that fails here costs no token (SetupFailed)."""
+    for path, data in task.exec_files.items():
+        await sandbox.write(f"{HOME}/{path}", data)
+    for path, data in harness.files.items():
+        await sandbox.write(f"{HARNESS_DIR}/{path}", data, mode=0o755)
+    if task.setup.strip():
+        hidden = "/tmp/hidden"
+        for path, data in task.hidden_files.items():
+            await sandbox.write(f"{hidden}/{path}", data)
+        ran = await sandbox.exec(
+            f"cd {HOME} && {{ {task.setup.strip()}\n}}; code=$?; rm -rf {hidden}; exit $code",
+            timeout_s=task.limits.setup_timeout_s,
+            env={"HIDDEN": hidden},
+        )
+        if ran.exit_code != 0:
+            raise SetupFailed(f"task {task.id}: setup ended with {ran.exit_code}: {ran.output[-400:]}")
+    for app in task.open:
+        await sandbox.spawn(app.command)
+        await _wait_for_window(sandbox, app.window, task)
+
+
+async def _wait_for_window(sandbox: Sandbox, title: str, task: Task) -> None:
+    deadline = time.monotonic() + WINDOW_WAIT_S
+    while not any(title in window for window in await sandbox.windows()):
+        if time.monotonic() > deadline:
+            raise SetupFailed(f"task {task.id}: no window titled {title!r} within {WINDOW_WAIT_S:g} s")
+        await asyncio.sleep(0.1)
+    await sandbox.screenshot(settle_s=5.0)
+
+
+async def _hooks(sandbox: Sandbox, harness: Harness, at: str) -> None:
+    for hook in harness.scaffold.hooks:
+        if hook.at == at:
+            await sandbox.exec(f"{HARNESS_DIR}/{quote(hook.entry)}", timeout_s=hook.timeout_s)
+
+
+async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], progress: Progress) -> None:
+    harness, scaffold = job.harness, job.harness.scaffold
+    model = _bound(job, sandbox)
+    frames: dict[str, bytes] = {}
+    wants_first = scaffold.observation.when == "every_turn" or "terminal" not in harness.channels
+    if wants_first:
+        progress.first = await _observe(sandbox, harness, put_blob, frames)
+    bad_replies, tool_seconds, checked = 0, 0.0, not scaffold.finish_check
+    for index in range(scaffold.max_steps):
+        messages, tools = request_for(harness, job.task.instruction, progress.first, progress.turns)
+        wanted = frames_in(messages)
+        request = Request(
+            messages=messages,
+            tools=tools,
+            sampling=scaffold.sampling,
+            seed=_seed(job, index),
+            frames={k: v for k, v in frames.items() if k in wanted},
+            protocol=scaffold.protocol,
+        )
+        asked = time.monotonic()
+        reply = await model.complete(request)
+        model_s = time.monotonic() - asked
+        acted = time.monotonic()
+        results, ended = await _act(reply, harness, sandbox, checked)
+        channel = channel_of(reply.calls, harness)
+        ends = ended is not None
+        observed = Observed()
+        if not ends and (scaffold.observation.when == "every_turn" or channel in ("gui", "both")):
+            observed = await _observe(sandbox, harness, put_blob, frames)
+        tools_s = time.monotonic() - acted
+        progress.turns.append(
+            Turn(
+                index=index,
+                request_sha256=request_sha256(messages, tools),
+                completion=reply,
+                summary=summary_of(reply),
+                results=results,
+                observed=observed,
+                channel=channel,
+                slip=getattr(model, "last_slip", None),
+                model_s=round(model_s, 4),
+                tools_s=round(tools_s, 4),
+            )
+        )
+        if ended:
+            progress.stop = "finished" if ended == "success" else "infeasible"
+            return
+        checked = checked or any(r.text == FINISH_CHECK for r in results)
+        bad_replies = 0 if results else bad_replies + 1
+        if bad_replies >= scaffold.max_bad_replies:
+            progress.stop = "bad_replies"
+            return
+        # Only the machine's own time counts: a slow endpoint is not the harness's fault.
+        tool_seconds += tools_s
+        if tool_seconds > job.task.limits.agent_timeout_s:
+            progress.stop = "time_limit"
+            return
+    progress.stop = "step_limit"
+
+
+def _bound(job: Job, sandbox: Sandbox) -> Model:
+    if isinstance(job.model, Privileged):
+        return job.model.bind(job.task, sandbox, job.rollout_id, max_calls=job.harness.scaffold.max_calls_per_turn)
+    return job.model
+
+
+def _seed(job: Job, index: int) -> int:
+    text = f"{job.key.seed}/{job.key.harness_id}/{job.key.task_id}/{job.key.purpose}/{job.key.attempt}/{index}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+async def _act(
+    reply: Completion, harness: Harness, sandbox: Sandbox, checked: bool
+) -> tuple[tuple[ToolResult, ...], str | None]:
+    """Runs the calls of a reply in order and returns their results and, when it ended the attempt, the status."""
+    if reply.invalid is not None:
+        return (), None
+    if not reply.calls:
+        return (), None if harness.tool("computer_use") else "success"
+    results: list[ToolResult] = []
+    limit = harness.scaffold.max_calls_per_turn
+    for position, call in enumerate(reply.calls):
+        if position >= limit:
+            skipped = f"error: not run, at most {limit} calls a turn"
+        elif results and results[-1].is_error:
+            skipped = "error: not run, an earlier call of this turn failed"
+        else:
+            outcome = await call_tool(call, harness, sandbox)
+            if outcome.ended and outcome.ended[0] == "success" and not checked:
+                results.append(ToolResult(call_id=call.id, text=FINISH_CHECK))
+                return tuple(results), None
+            results.append(outcome.result)
+            if outcome.ended:
+                return tuple(results), outcome.ended[0]
+            continue
+        results.append(ToolResult(call_id=call.id, text=skipped, is_error=True))
+    return tuple(results), None
+
+
+async def _observe(
+    sandbox: Sandbox, harness: Harness, put_blob: Callable[[bytes], str], frames: dict[str, bytes]
+) -> Observed:
+    """Looks at the screen the way the harness asks for."""
+    wanted = harness.scaffold.observation
+    if sandbox.screen is None or not (wanted.image or wanted.text != "none"):
+        return Observed()
+    frame = await sandbox.screenshot(settle_s=wanted.settle_s)
+    if not frame.png:
+        raise SandboxLost("the screen capture is empty")
+    image = None
+    if wanted.image:
+        frame_id = put_blob(frame.png)
+        frames[frame_id] = frame.png
+        image = Image(frame_id=frame_id, width=frame.width, height=frame.height)
+    text = None
+    if wanted.text != "none":
+        render = render_marks if wanted.text == "marks" else render_tree
+        text = render(await sandbox.elements(), sandbox.screen, wanted.max_chars)
+    return Observed(image=image, text=text, settled=frame.settled)
