@@ -14,8 +14,8 @@ Channel = Literal["gui", "terminal", "both", "none"]
 Role = Literal["author", "teacher", "judge", "student"]
 Purpose = Literal["admit", "race", "confirm", "train", "test", "adhoc"]
 StopReason = Literal["finished", "infeasible", "step_limit", "time_limit", "bad_replies", "error"]
-Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]  # strict: True and "0.5" are no numbers
+Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 
 class Record(BaseModel):
@@ -363,4 +363,13 @@ class Gap(Record):
     n_tasks: int
     student_seeds: tuple[int, ...]
     notes: tuple[str, ...]
+    at: Finite
+
+
+class Ending(Record):
+    """How one start of a run ended, so that a spent budget is never read as a finished search."""
+
+    id: str
+    reason: Literal["done", "budget", "interrupted", "failed"]
+    detail: str
     at: Finite

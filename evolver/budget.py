@@ -1,0 +1,94 @@
+"""What a run has spent, from its ledger alone, and the caps that stop it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evolver.config import Cap, Caps
+from evolver.errors import BudgetSpent, UsageError
+from evolver.records import LedgerEntry, Role
+from evolver.store import Store
+
+
+@dataclass
+class Spent:
+    """Sums over ledger entries. What is unknown is counted apart and never taken for 0 (`unknown_*`, in entries)."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    unknown_tokens: int = 0
+    unknown_cost: int = 0
+    rollout_ids: set[str] = field(default_factory=set)
+
+    @property
+    def rollouts(self) -> int:
+        return len(self.rollout_ids)
+
+    def add(self, entry: LedgerEntry) -> None:
+        self.calls += entry.calls
+        if entry.input_tokens is None or entry.output_tokens is None:
+            self.unknown_tokens += 1
+        self.tokens += (entry.input_tokens or 0) + (entry.output_tokens or 0)
+        if entry.cost_usd is None:
+            self.unknown_cost += 1
+        self.cost_usd += entry.cost_usd or 0.0
+        if entry.rollout_id is not None:
+            self.rollout_ids.add(entry.rollout_id)
+
+
+class Budget:
+    """The one ledger of a run with its caps. Sums follow the store, so a child process's spending counts too."""
+
+    def __init__(self, store: Store, caps: Caps) -> None:
+        self._store = store
+        self._caps = caps
+        self._read = 0
+        self._total = Spent()
+        self._by_role: dict[Role, Spent] = {}
+
+    def spent(self, role: Role | None = None) -> Spent:
+        """Sums of one role, or of the whole run."""
+        entries = self._store.all(LedgerEntry)
+        for entry in entries[self._read :]:
+            self._total.add(entry)
+            self._by_role.setdefault(entry.role, Spent()).add(entry)
+        self._read = len(entries)
+        return self._total if role is None else self._by_role.get(role, Spent())
+
+    def check(self, role: Role) -> None:
+        """Call before each model call. Raises `BudgetSpent` naming the cap that is reached."""
+        for name, spent, cap in (("", self.spent(), self._caps), (f"{role}.", self.spent(role), self._caps.of(role))):
+            _hold(f"caps.{name}", spent, cap)
+
+    def charge(self, entry: LedgerEntry) -> None:
+        """Writes one entry. Raises `UsageError` after writing it when its price is unknown and that isn't allowed."""
+        self._store.append(entry)
+        if entry.cost_usd is None and entry.calls and not self._store.config.allow_unpriced:
+            raise UsageError(
+                f"a call to {entry.model_id!r} as {entry.role} has no known cost, so no cap could hold: add "
+                f'[prices."{entry.model_id}"] to the config, or set allow_unpriced = true, and run the same command again'
+            )
+
+    def price(self, role: Role, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:
+        """Cost in $ of so many tokens, None when unknown. The demonstrator and students cost 0 by declaration."""
+        if role == "student" or (role == "teacher" and self._store.config.teacher.kind == "demonstrator"):
+            return 0.0
+        price = self._store.config.prices.get(model_id)
+        if price is None or input_tokens is None or output_tokens is None:
+            return None
+        return (input_tokens * price.input + output_tokens * price.output) / 1e6
+
+
+def _hold(prefix: str, spent: Spent, cap: Cap) -> None:
+    caps = (("tokens", spent.tokens, cap.tokens), ("cost_usd", spent.cost_usd, cap.cost_usd))
+    for name, used, limit in (*caps, ("rollouts", spent.rollouts, cap.rollouts)):
+        if limit is not None and used >= limit:
+            raise BudgetSpent(
+                f"{prefix}{name} = {limit:,} is spent ({used:,} used): raise it in the config and run the same command again"
+            )
+    if cap.tokens is not None and spent.unknown_tokens:
+        raise UsageError(
+            f"{prefix}tokens can't be held: {spent.unknown_tokens} ledger entries have unknown token counts; "
+            "remove that cap, or use an endpoint that reports usage"
+        )

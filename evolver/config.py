@@ -1,0 +1,273 @@
+"""The settings of a run: one TOML file, read once, kept word for word in the run directory."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+
+from evolver.errors import UsageError
+from evolver.records import Finite, Role
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+SECRET_WORDS = ("key", "token", "secret", "password")
+RESUMABLE = ("caps", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DemonstratorSpec(Section):
+    """The scripted teacher: replays oracles of the tasks and slips at a declared rate (it is no language model)."""
+
+    kind: Literal["demonstrator"] = "demonstrator"
+    slip_rate: Annotated[float, Field(ge=0, le=1)] = 0.05
+
+
+class OpenAISpec(Section):
+    """Any OpenAI-compatible endpoint. The key stays in the environment variable that `api_key_env` names."""
+
+    kind: Literal["openai"]
+    model: Annotated[str, Field(min_length=1)]
+    base_url: str | None = None
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "OPENAI_API_KEY"
+    timeout_s: Annotated[float, Field(gt=0, le=3_600)] = 120.0
+    retry_for_s: Annotated[float, Field(ge=0, le=3_600)] = 120.0
+    concurrency: Positive = 8
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_a_plain_url(cls, url: str | None) -> str | None:
+        if url is not None:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("must be an http:// or https:// address")
+            if parts.password or parts.username:
+                raise ValueError("must hold no user or password; the key goes into the variable named by api_key_env")
+        return url
+
+
+ModelSpec = Annotated[DemonstratorSpec | OpenAISpec, Field(discriminator="kind")]
+
+
+class SandboxConfig(Section):
+    """Where rollouts run: `workers` at once, `spares` machines kept warm beside them."""
+
+    backend: Literal["auto", "docker", "local"] = "auto"
+    workers: Positive = 2
+    spares: Count = 1
+    ttl_s: Annotated[float, Field(gt=0)] = 1_800.0
+
+
+class TaskLimitsConfig(Section):
+    """How many tasks of each split take part, taken from its start; absent = all."""
+
+    train: Positive | None = None
+    dev: Positive | None = None
+    select: Positive | None = None
+    test: Positive | None = None
+
+
+class RaceConfig(Section):
+    """The race on `dev` (looks after so many attempts a task) and the confirmation on `select`.
+
+    `alpha` is the one-sided error of a whole race; `min_effect` (success, 0..1) is the smallest lead worth a
+    promotion; a candidate is futile when the upper end of its `futility_level` interval lies below `min_effect`.
+    """
+
+    attempts: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 4)
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
+    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    confirm_attempts: Positive = 2
+
+    @field_validator("attempts")
+    @classmethod
+    def _grows(cls, attempts: tuple[int, ...]) -> tuple[int, ...]:
+        if list(attempts) != sorted(set(attempts)):
+            raise ValueError("must grow from look to look, as in [1, 2, 4]")
+        return attempts
+
+
+class HumanAuthor(Section):
+    """A harness that a person wrote: a seed's name or a directory, and why it should be better."""
+
+    kind: Literal["human"]
+    harness: Annotated[str, Field(min_length=1)]
+    why: Annotated[str, Field(min_length=1)]
+
+
+class StructuredAuthor(Section):
+    """Optuna over the knobs of the incumbent; proposes `n` candidates. Empty `space` = every knob it knows."""
+
+    kind: Literal["structured"]
+    n: Positive = 1
+    space: tuple[str, ...] = ()
+
+
+AuthorConfig = Annotated[HumanAuthor | StructuredAuthor, Field(discriminator="kind")]
+
+
+class DistilConfig(Section):
+    """One student per seed from each of the newest `max_promotions` promoted harnesses (and both of a gap pair)."""
+
+    recipe: str = "demo"
+    seeds: tuple[int, ...] = (0,)
+    max_promotions: Count = 2
+
+
+class GapConfig(Section):
+    """Pairs (A, B) whose teacher and student gaps B minus A are measured; each a harness name or id."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+
+class Cap(Section):
+    """Upper bounds; absent = none. `tokens` counts input and output."""
+
+    tokens: Count | None = None
+    cost_usd: Annotated[Finite, Field(ge=0)] | None = None
+    rollouts: Count | None = None
+
+
+class Caps(Cap):
+    """Bounds of the whole run, and of one role each."""
+
+    author: Cap = Cap()
+    teacher: Cap = Cap()
+    judge: Cap = Cap()
+    student: Cap = Cap()
+
+    def of(self, role: Role) -> Cap:
+        return {"author": self.author, "teacher": self.teacher, "judge": self.judge, "student": self.student}[role]
+
+
+class Price(Section):
+    """US dollars per million tokens."""
+
+    input: Annotated[Finite, Field(ge=0)]
+    output: Annotated[Finite, Field(ge=0)]
+
+
+class RunConfig(Section):
+    seed: int = 0
+    lineage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] = "main"
+    root: Annotated[str, Field(min_length=1)] = "alpha"
+    teacher: ModelSpec = DemonstratorSpec()
+    sandbox: SandboxConfig = SandboxConfig()
+    tasks: TaskLimitsConfig = TaskLimitsConfig()
+    race: RaceConfig = RaceConfig()
+    authors: tuple[AuthorConfig, ...] = ()
+    distil: DistilConfig = DistilConfig()
+    gap: GapConfig = GapConfig()
+    caps: Caps = Caps()
+    prices: dict[str, Price] = {}
+    allow_unpriced: bool = False
+
+    @model_validator(mode="after")
+    def _teacher_has_a_price(self) -> RunConfig:
+        if isinstance(self.teacher, OpenAISpec) and self.teacher.model not in self.prices and not self.allow_unpriced:
+            raise ValueError(
+                f'no price for model {self.teacher.model!r}, so no cap could hold: add [prices."{self.teacher.model}"] '
+                "with input and output in $ per million tokens, or set allow_unpriced = true"
+            )
+        return self
+
+
+def load_config(path: Path) -> RunConfig:
+    """Reads a TOML file. Raises `UsageError` naming file, field, value and what was expected.
+
+    Relative paths in it (anything with a `/`) are taken from the file's own folder.
+    """
+    try:
+        raw = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise UsageError(f"can't read config {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"config {path} is not UTF-8 text (byte {error.start})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"config {path} is not valid TOML: {error}") from error
+    config = parse_config(raw, str(path))
+    root = _beside(path, config.root)
+    authors = tuple(
+        a.model_copy(update={"harness": _beside(path, a.harness)}) if isinstance(a, HumanAuthor) else a
+        for a in config.authors
+    )
+    return config.model_copy(update={"root": root, "authors": authors})
+
+
+def parse_config(raw: object, source: str) -> RunConfig:
+    """`raw` as a RunConfig; `source` (a file's name) leads every error. Raises `UsageError`."""
+    try:
+        return RunConfig.model_validate(raw)
+    except ValidationError as error:
+        errors = sorted(
+            error.errors(), key=lambda e: e["type"] != "extra_forbidden"
+        )  # a misspelt name explains the rest
+        lines = [_explain(e["type"], e["loc"], e["input"], e["msg"]) for e in errors]
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        raise UsageError(f"{source}: {lines[0]}{more}") from None
+
+
+def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
+    """The settings that differ, each as `field: old → new`, without those that a resumed run may change."""
+    before, after = _flat(old.model_dump(mode="json")), _flat(new.model_dump(mode="json"))
+    names = [n for n in sorted(before | after) if not n.startswith(RESUMABLE)]
+    return [f"{n}: {before.get(n)!r} → {after.get(n)!r}" for n in names if before.get(n) != after.get(n)]
+
+
+def _beside(config: Path, harness: str) -> str:
+    return str((config.parent / harness).resolve()) if "/" in harness else harness
+
+
+def _flat(value: JsonValue, path: str = "") -> dict[str, JsonValue]:
+    if isinstance(value, dict) and value:
+        return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{path}.{key}".lstrip(".")).items()}
+    return {path: value}
+
+
+def _explain(kind: str, loc: tuple[int | str, ...], value: object, message: str) -> str:
+    field = ".".join(str(part) for part in loc if part not in ("demonstrator", "openai", "human", "structured"))
+    if kind == "extra_forbidden":
+        known = _fields_at(loc[:-1])
+        close = difflib.get_close_matches(str(loc[-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+        return f"unknown setting {field!r}; {hint}"
+    if kind == "missing":
+        return f"setting {field!r} is missing"
+    text = message.removeprefix("Value error, ")
+    if not field:
+        return text
+    return f"{field} = {_shown(field, value)}: {text[:1].lower()}{text[1:]}"
+
+
+def _shown(field: str, value: object) -> str:
+    secret = any(word in field.rsplit(".", 1)[-1] for word in SECRET_WORDS) or "@" in str(value)
+    return "(hidden)" if secret else repr(value)[:80]
+
+
+def _fields_at(loc: tuple[int | str, ...]) -> list[str]:
+    """The setting names that are valid at a place of the config (pydantic puts union tags into its places)."""
+    here: list[type[BaseModel]] = [RunConfig]
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        inner: list[type[BaseModel]] = []
+        for model in here:
+            if part in model.model_fields:
+                inner += _models_in(model.model_fields[part].annotation)
+        tagged = [m for m in here if "kind" in m.model_fields and part in get_args(m.model_fields["kind"].annotation)]
+        here = inner or tagged or here
+    return sorted({name for model in here for name in model.model_fields})
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]

@@ -1,0 +1,319 @@
+"""The run directory: every record of a run, each appended once to the log of its kind, and blobs by content.
+
+    RUN/run.json            schema version, run id, config
+    RUN/rollouts.jsonl ...  one line = one record, in the order of writing
+    RUN/blobs/ab/<sha256>   screenshots and other bytes
+
+Several processes may write at the same time; a crash loses at most the record that was being written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar, cast
+
+from pydantic import JsonValue, ValidationError
+
+from evolver.config import RunConfig, changed_fields, parse_config
+from evolver.errors import UsageError
+from evolver.records import (
+    SCHEMA_VERSION,
+    Candidate,
+    Decision,
+    Distillation,
+    Ending,
+    Evaluation,
+    Gap,
+    LedgerEntry,
+    Record,
+    Rollout,
+    Scorecard,
+)
+
+R = TypeVar("R", bound=Record)
+
+LOGS: dict[type[Record], str] = {
+    Candidate: "candidates",
+    Decision: "decisions",
+    Distillation: "distillations",
+    Ending: "endings",
+    Evaluation: "evaluations",
+    Gap: "gaps",
+    LedgerEntry: "ledger",
+    Rollout: "rollouts",
+    Scorecard: "scorecards",
+}
+
+
+class DuplicateRecord(ValueError):
+    """A record's id is taken by a different record."""
+
+
+class TornLine(UserWarning):
+    """The last line of a log was cut off by a crash; it is ignored, and removed before the next record."""
+
+
+@dataclass
+class _Log:
+    """What this process has read of one log so far."""
+
+    path: Path
+    offset: int = 0
+    lines: int = 0
+    records: list[Record] = field(default_factory=list)
+    by_id: dict[str, Record] = field(default_factory=dict)
+
+
+def record_id(record: Record) -> str:
+    """The id by which a record is one of a kind within its log (a scorecard has its rollout's)."""
+    name = "rollout_id" if isinstance(record, Scorecard) else "id"
+    return str(getattr(record, name))
+
+
+def new_run_id() -> str:
+    """Sortable by time, and unique however many are made in one second."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+class Store:
+    """An open run directory. Use `Store.create` or `Store.open`; nothing stays open between calls."""
+
+    def __init__(self, path: Path, run_id: str, config: RunConfig) -> None:
+        self.path = path
+        self.run_id = run_id
+        self.config = config
+        self._logs = {kind: _Log(path / f"{name}.jsonl") for kind, name in LOGS.items()}
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> Store:
+        """A new run directory, or the existing one if it was made with the same config (resume = the same command).
+
+        Settings that change no result (caps, prices, workers) may differ and are taken over.
+        Raises `UsageError` for a directory of another config or version, or one that holds other files.
+        """
+        if not (path / "run.json").exists():
+            cls._start(path, config)
+        store = cls.open(path)
+        changed = changed_fields(store.config, config)
+        if changed:
+            raise UsageError(
+                f"{path} was started with other settings ({'; '.join(changed)}): "
+                "give them back, choose another --out, or start over with --fresh"
+            )
+        if store.config != config:
+            with _disk(path):
+                _replace(path / "run.json", _run_json(store.run_id, config))
+            store.config = config
+        return store
+
+    @staticmethod
+    def _start(path: Path, config: RunConfig) -> None:
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is a file, not a run directory: choose another --out")
+        if path.is_dir() and any(not p.name.startswith(".run.json") for p in path.iterdir()):
+            raise UsageError(f"{path} holds files but no run.json, so it is no run directory: choose another --out")
+        with _disk(path):
+            path.mkdir(parents=True, exist_ok=True)
+            _replace(path / "run.json", _run_json(new_run_id(), config), only_new=True)
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """An existing run directory; touches nothing. Raises `UsageError` if it is none, or of another version."""
+        file = path / "run.json"
+        try:
+            raw = json.loads(file.read_text())
+            version, run_id, config = raw["schema_version"], raw["run_id"], raw["config"]
+        except FileNotFoundError:
+            raise UsageError(
+                f"no run at {path} (no run.json): start one with `evolver run CONFIG --out {path}`"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"can't read {file}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{file} is broken ({error!r}): restore it or choose another --out") from error
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{path} was written by schema version {version}, this program reads version {SCHEMA_VERSION}: "
+                "use the program that made it, or choose another --out"
+            )
+        return cls(path, run_id, parse_config(config, str(file)))
+
+    def append(self, record: Record) -> None:
+        """Makes a record durable before it returns. The same record again is no change.
+
+        Raises `DuplicateRecord` for a taken id, `ValueError` for NaN or infinity, `UsageError` for a full disk.
+        """
+        log = self._log(type(record))
+        try:
+            text = json.dumps(record.model_dump(mode="python"), allow_nan=False, ensure_ascii=False, default=_plain)
+        except ValueError as error:
+            raise ValueError(f"{log.path.name}: record {record_id(record)} holds NaN or infinity") from error
+        line = text.encode() + b"\n"
+        with _disk(log.path), _locked(log.path, fcntl.LOCK_EX) as fd:
+            self._follow(log, type(record), fd)
+            known = log.by_id.get(record_id(record))
+            if known == record:
+                return
+            if known is not None:
+                raise DuplicateRecord(f"{log.path}: id {record_id(record)} is taken by a different record")
+            if os.fstat(fd).st_size > log.offset:
+                os.ftruncate(fd, log.offset)
+            try:
+                _write_all(fd, line)
+                os.fsync(fd)
+            except OSError:
+                os.ftruncate(fd, log.offset)
+                raise
+            self._take(log, record, len(line))
+
+    def all(self, kind: type[R]) -> list[R]:
+        """Every record of a kind in the order of writing, with what other processes have written meanwhile."""
+        log = self._log(kind)
+        if log.path.exists() and log.path.stat().st_size != log.offset:
+            with _locked(log.path, fcntl.LOCK_SH) as fd:
+                self._follow(log, kind, fd)
+        return cast(list[R], list(log.records))
+
+    def get(self, kind: type[R], id: str) -> R | None:
+        """The record of a kind with an id."""
+        self.all(kind)
+        return cast(R | None, self._log(kind).by_id.get(id))
+
+    def put_blob(self, data: bytes) -> str:
+        """Keeps bytes under their sha256 (64 hex digits), which it returns. Raises `UsageError` for a full disk."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self.blob_path(sha256)
+        if not path.exists():
+            with _disk(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _replace(path, data)
+        return sha256
+
+    def blob(self, sha256: str) -> bytes:
+        """The bytes kept under a sha256. Raises `UsageError` when they are missing or damaged."""
+        path = self.blob_path(sha256)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise UsageError(f"{self.path} lacks blob {sha256}") from None
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise UsageError(f"{path} is damaged: its bytes do not have the sha256 of its name")
+        return data
+
+    def blob_path(self, sha256: str) -> Path:
+        return self.path / "blobs" / sha256[:2] / sha256
+
+    def free_bytes(self) -> int:
+        """Free space on the run's disk."""
+        return shutil.disk_usage(self.path).free
+
+    def _log(self, kind: type[Record]) -> _Log:
+        if kind not in self._logs:
+            raise TypeError(f"{kind.__name__} has no log; logs are kept for {', '.join(k.__name__ for k in LOGS)}")
+        return self._logs[kind]
+
+    def _follow(self, log: _Log, kind: type[Record], fd: int) -> None:
+        """Reads what was appended since; needs a lock on `fd`, so that an unfinished line is a torn one."""
+        size = os.fstat(fd).st_size
+        if size < log.offset:
+            raise UsageError(f"{log.path} is shorter than it was: something cut it; restore it from a copy")
+        data = os.pread(fd, size - log.offset, log.offset) if size > log.offset else b""
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            try:
+                record = kind.model_validate_json(line)
+            except ValidationError as error:
+                place = f"{log.path}:{log.lines + 1}"
+                raise UsageError(f"{place} is no {kind.__name__} ({_first(error)}): mend or remove that line") from None
+            self._take(log, record, len(line) + 1)
+        if rest:
+            warnings.warn(f"{log.path}:{log.lines + 1} was cut off by a crash and is ignored", TornLine, stacklevel=3)
+
+    @staticmethod
+    def _take(log: _Log, record: Record, size: int) -> None:
+        log.records.append(record)
+        log.by_id[record_id(record)] = record
+        log.offset += size
+        log.lines += 1
+
+
+def _run_json(run_id: str, config: RunConfig) -> bytes:
+    data: dict[str, JsonValue] = {
+        "schema_version": SCHEMA_VERSION,
+        "created_by": "evolver",
+        "run_id": run_id,
+        "config": config.model_dump(mode="json"),
+    }
+    return json.dumps(data, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _plain(value: object) -> JsonValue:
+    if isinstance(value, frozenset | set):
+        return [*sorted(str(v) for v in value)]
+    raise TypeError(f"{type(value).__name__} can't be written as JSON")
+
+
+def _first(error: ValidationError) -> str:
+    one = error.errors()[0]
+    return ": ".join([".".join(str(p) for p in one["loc"]) or "line", one["msg"]])
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT if how == fcntl.LOCK_EX else os.O_RDONLY, 0o644)
+    try:
+        fcntl.flock(fd, how)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    if os.write(fd, data) != len(data):  # a short write to a file means that the disk is full
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _replace(path: Path, data: bytes, *, only_new: bool = False) -> None:
+    """Writes a file whole or not at all; `only_new` leaves one that exists meanwhile."""
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            _write_all(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if only_new:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return
+        else:
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Turns what a disk can refuse into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UsageError(f"disk full at {path}: free some space and run the same command again") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise UsageError(f"can't write {path}: {error.strerror}") from error
+        raise
