@@ -9,6 +9,8 @@ from evolver.errors import BudgetSpent, UsageError
 from evolver.records import LedgerEntry, Role
 from evolver.store import Store
 
+FREE = ("demonstrator", "student")  # model ids that begin so run on this machine and bill nobody
+
 
 @dataclass
 class Spent:
@@ -67,12 +69,12 @@ class Budget:
         if entry.cost_usd is None and entry.calls and not self._store.config.allow_unpriced:
             raise UsageError(
                 f"a call to {entry.model_id!r} as {entry.role} has no known cost, so no cap could hold: add "
-                f'[prices."{entry.model_id}"] to the config, or set allow_unpriced = true, and run the same command again'
+                f'[prices."{entry.model_id}"] to the config, or set allow_unpriced = true, and run it again'
             )
 
-    def price(self, role: Role, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:
+    def price(self, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:
         """Cost in $ of so many tokens, None when unknown. The demonstrator and students cost 0 by declaration."""
-        if role == "student" or (role == "teacher" and self._store.config.teacher.kind == "demonstrator"):
+        if model_id.startswith(FREE):
             return 0.0
         price = self._store.config.prices.get(model_id)
         if price is None or input_tokens is None or output_tokens is None:
@@ -85,7 +87,7 @@ def _hold(prefix: str, spent: Spent, cap: Cap) -> None:
     for name, used, limit in (*caps, ("rollouts", spent.rollouts, cap.rollouts)):
         if limit is not None and used >= limit:
             raise BudgetSpent(
-                f"{prefix}{name} = {limit:,} is spent ({used:,} used): raise it in the config and run the same command again"
+                f"{prefix}{name} = {limit:,} is spent ({used:,} used): raise it in the config and run it again"
             )
     if cap.tokens is not None and spent.unknown_tokens:
         raise UsageError(
