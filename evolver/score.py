@@ -1,0 +1,237 @@
+"""From graded criteria to the scorecard of a rollout, and from scorecards to the evaluation of a harness."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from devset.task import Split, Task
+from evolver.channels import channel_table, union
+from evolver.errors import UsageError
+from evolver.intervals import mean_interval, nothing, success_interval
+from evolver.records import Evaluation, Interval, Rollout, RolloutKey, Score, Scorecard
+from harnesses.harness import Harness
+
+
+def success_of(scores: Sequence[Score]) -> bool | None:
+    """True when every required criterion has value 1; None as soon as one required criterion is unscored."""
+    required = [score.value for score in scores if score.required]
+    if any(value is None for value in required):
+        return None
+    return all(value == 1 for value in required)
+
+
+def rubric_of(scores: Sequence[Score]) -> float | None:
+    """The weighted mean of all criteria, 0..1; None as soon as one is unscored (it is never counted as 0)."""
+    total = 0.0
+    for score in scores:
+        if score.value is None:
+            return None
+        total += score.weight * score.value
+    weight = sum(score.weight for score in scores)
+    return min(1.0, total / weight) if weight > 0 else None
+
+
+def scorecard(rollout: Rollout, task: Task, scores: Sequence[Score], cost_usd: float | None) -> Scorecard:
+    """The one card of a rollout.
+
+    A failure that is not the harness's own leaves everything unscored, with its error kept. Giving up as infeasible
+    scores 0 on a feasible task; on an infeasible one success needs a stated reason and an untouched state (which is
+    what the criteria of such a task check), and any other end scores 0.
+    """
+    graded = _in_rubric_order(task, scores)
+    ours = rollout.error is not None and rollout.error.blame != "harness"
+    success, rubric = success_of(graded), rubric_of(graded)
+    if ours:
+        success = rubric = None
+    elif (rollout.stop_reason == "infeasible") == task.feasible or not (task.feasible or _reason(rollout)):
+        success, rubric = False, 0.0
+    return Scorecard(
+        rollout_id=rollout.id,
+        key=rollout.key,
+        checker_hash=hashlib.sha256(task.check.encode()).hexdigest(),
+        scores=graded,
+        success=success,
+        rubric=rubric,
+        error=rollout.error,
+        channel=union(turn.channel for turn in rollout.turns),
+        tokens=tokens_of(rollout),
+        cost_usd=cost_usd,
+        seconds=max(0.0, rollout.finished_at - rollout.started_at),
+    )
+
+
+def tokens_of(rollout: Rollout) -> int | None:
+    """Input and output tokens of all its model calls; None as soon as one is unknown."""
+    total = 0
+    for turn in rollout.turns:
+        used = turn.completion.usage.total
+        if used is None:
+            return None
+        total += used
+    return total
+
+
+def _in_rubric_order(task: Task, scores: Sequence[Score]) -> tuple[Score, ...]:
+    """One score per criterion of the rubric; what no grader answered is unscored, a foreign or double one an error."""
+    given = {score.criterion: score for score in scores}
+    foreign = set(given) - {criterion.id for criterion in task.rubric.criteria}
+    if foreign or len(given) != len(scores):
+        raise ValueError(f"task {task.id!r}: scores must be one per criterion of the rubric, got {sorted(given)}")
+    return tuple(
+        given.get(c.id)
+        or Score(
+            criterion=c.id, weight=c.weight, required=c.required, value=None, explanation="not graded", grader="none"
+        )
+        for c in task.rubric.criteria
+    )
+
+
+def _reason(rollout: Rollout) -> str:
+    """Why the model says that the task can't be done: the argument of its last terminate call, or what it wrote."""
+    if not rollout.turns:
+        return ""
+    last = rollout.turns[-1].completion
+    given = [call.arguments.get("reason") for call in last.calls]
+    return next((text.strip() for text in (*given, last.text) if isinstance(text, str) and text.strip()), "")
+
+
+# --- evaluations -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What an evaluation is made from: all cards of one harness x model x purpose on `tasks`, with their rollouts.
+
+    `rollouts` maps rollout id → rollout; `seed` drives every bootstrap.
+    """
+
+    cards: Sequence[Scorecard]
+    rollouts: Mapping[str, Rollout]
+    tasks: Sequence[Task]
+    harness: Harness
+    seed: int
+
+
+def final_cards(cards: Sequence[Scorecard]) -> list[Scorecard]:
+    """One card per attempt: its first scored card, else its last unscored one (an unscored attempt is re-run)."""
+    kept: dict[str, Scorecard] = {}
+    for card in cards:
+        name = card.key.model_dump_json()
+        if name not in kept or kept[name].success is None:
+            kept[name] = card
+    return list(kept.values())
+
+
+def without_retries(cards: Sequence[Scorecard], rollouts: Mapping[str, Rollout]) -> list[Scorecard]:
+    """The cards of first tries only, to see what re-running unscored attempts did to a result."""
+    return [card for card in cards if rollouts[card.rollout_id].retry_of is None]
+
+
+def evaluation(scored: Scored) -> Evaluation:
+    """The figures of one harness x model x purpose; attempts are averaged per task first, then over tasks.
+
+    `n_unscored` counts the attempts without a success out of tasks x attempts (never run included): they are in no
+    mean. `tokens_per_solved` = all tokens spent / successes; None if a count is unknown or nothing was solved.
+
+    Raises:
+        UsageError: the cards are of several harnesses, models, purposes or task versions, or there are none.
+    """
+    cards = final_cards(scored.cards)
+    key, split = _one_key(cards, scored.tasks)
+    attempts = len({card.key.attempt for card in cards})
+    done = [card for card in cards if card.success is not None]
+    seen = {task.id for task in scored.tasks if task.seen_in_training}
+    split_by_family = len(seen) not in (0, len(scored.tasks))
+    seed = scored.seed
+    spent = _total([card.tokens for card in done])
+    solved = sum(card.success is True for card in done)
+    seconds = per_task(done, lambda card: card.seconds)
+    tasks_sha256 = tasks_hash(scored.tasks)
+    name = f"{key.purpose}|{key.harness_id}|{key.model_id}|{split}|{tasks_sha256}|{attempts}|{seed}"
+
+    def success(part: Sequence[Scorecard]) -> Interval:
+        return success_interval(list(per_task(part, lambda card: _number(card.success)).values()), seed)
+
+    return Evaluation(
+        id=hashlib.sha256(name.encode()).hexdigest()[:16],
+        purpose=key.purpose,
+        harness_id=key.harness_id,
+        model_id=key.model_id,
+        split=split,
+        seed=seed,
+        attempts=attempts,
+        n_tasks=len(scored.tasks),
+        n_unscored=len(scored.tasks) * attempts - len(done),
+        success=success(done),
+        success_seen=success([c for c in done if c.key.task_id in seen]) if split_by_family else None,
+        success_unseen=success([c for c in done if c.key.task_id not in seen]) if split_by_family else None,
+        rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed),
+        tokens_per_task=_tokens_interval(done, seed),
+        tokens_per_solved=spent / solved if spent is not None and solved else None,
+        cost_usd=_total([card.cost_usd for card in cards]),
+        seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
+        channels=channel_table(cards, scored.rollouts, scored.harness, seed),
+        tasks_sha256=tasks_sha256,
+    )
+
+
+def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | None]) -> dict[str, float]:
+    """Task id → mean of `value` over its attempts, by task id; attempts whose value is None are left out."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for card in cards:
+        number = value(card)
+        if number is not None:
+            found[card.key.task_id].append(number)
+    return {task: sum(found[task]) / len(found[task]) for task in sorted(found)}
+
+
+def tasks_hash(tasks: Sequence[Task]) -> str:
+    """sha256 over the sorted (task id, task hash) pairs: what must agree before two evaluations are compared."""
+    return hashlib.sha256(json.dumps(sorted((task.id, task.hash) for task in tasks)).encode()).hexdigest()
+
+
+def require_comparable(a: Evaluation, b: Evaluation) -> None:
+    """Raises UsageError unless both evaluations were made on the very same versions of the same tasks."""
+    if (a.split, a.tasks_sha256) != (b.split, b.tasks_sha256):
+        raise UsageError(
+            f"evaluations {a.id} and {b.id} can't be compared: they were made on other tasks "
+            f"({a.split} {a.tasks_sha256[:12]}, {b.split} {b.tasks_sha256[:12]}); evaluate both harnesses again on one split"
+        )
+
+
+def _one_key(cards: Sequence[Scorecard], tasks: Sequence[Task]) -> tuple[RolloutKey, Split]:
+    if not cards:
+        raise UsageError("nothing to evaluate: no scorecard of this harness, model and purpose; run its rollouts first")
+    hashes = {task.id: task.hash for task in tasks}
+    arms = {(c.key.purpose, c.key.harness_id, c.key.model_id, c.key.split) for c in cards}
+    if len(arms) != 1:
+        raise UsageError(f"an evaluation is of one harness, model, purpose and split, got {sorted(map(str, arms))}")
+    for card in cards:
+        if hashes.get(card.key.task_id) != card.key.task_hash:
+            raise UsageError(
+                f"task {card.key.task_id!r}: scored at version {card.key.task_hash[:12]}, "
+                f"but the split has {str(hashes.get(card.key.task_id))[:12]}; start a new run for changed tasks"
+            )
+    key = cards[0].key
+    if key.split is None:
+        raise UsageError(f"task {key.task_id!r} belongs to no split, so its harness has no evaluation on one")
+    return key, key.split
+
+
+def _tokens_interval(cards: Sequence[Scorecard], seed: int) -> Interval:
+    if any(card.tokens is None for card in cards):
+        return nothing("a token count is unknown")
+    return mean_interval(list(per_task(cards, lambda card: _number(card.tokens)).values()), seed)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
