@@ -122,7 +122,7 @@ class Store:
     def _start(path: Path, config: RunConfig) -> None:
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path} is a file, not a run directory: choose another --out")
-        if path.is_dir() and any(not p.name.startswith(".run.json") for p in path.iterdir()):
+        if path.is_dir() and any(not p.name.startswith(("run.json", ".run.")) for p in path.iterdir()):
             raise UsageError(f"{path} holds files but no run.json, so it is no run directory: choose another --out")
         with _disk(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -214,6 +214,23 @@ class Store:
 
     def blob_path(self, sha256: str) -> Path:
         return self.path / "blobs" / sha256[:2] / sha256
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Held by the one process that drives the run. Raises `UsageError` when another one is at it."""
+        with _disk(self.path):
+            fd = os.open(self.path / ".run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                who = os.pread(fd, 32, 0).decode().strip() or "unknown"
+                raise UsageError(f"{self.path} is being worked on by process {who}: wait for it or stop it") from None
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(fd)
 
     def free_bytes(self) -> int:
         """Free space on the run's disk."""
