@@ -75,17 +75,25 @@ class TaskLimitsConfig(Section):
 
 
 class RaceConfig(Section):
-    """The race on `dev` (looks after so many attempts a task) and the confirmation on `select`.
+    """The race on `dev` (looks after so many attempts a task) and the fresh confirmation on `select`.
 
-    `alpha` is the one-sided error of a whole race; `min_effect` (success, 0..1) is the smallest lead worth a
-    promotion; a candidate is futile when the upper end of its `futility_level` interval lies below `min_effect`.
+    `alpha` is the one-sided error of a confirmation, and so of a promotion; the looks of the race, which only screen,
+    spend `screen_alpha` between them. A candidate is futile when the upper `futility_level` bound of its lead lies
+    below `min_effect` (success, 0..1: the smallest lead worth a promotion) and it can't be cheaper either. "Not worse
+    and cheaper" = success above the incumbent's minus `margin`, at least `min_saving` of the tokens saved.
+    A root that solves more than `saturation` of `dev` is refused; a lineage stops at `target` success (absent: never).
     """
 
     attempts: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 4)
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
-    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    confirm_attempts: Positive = 2
+    screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.2
+    futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.8
+    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    margin: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    min_saving: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    confirm_attempts: Positive = 4
+    saturation: Annotated[float, Field(gt=0, le=1)] = 0.98
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
 
     @field_validator("attempts")
     @classmethod
