@@ -84,7 +84,9 @@ class Tool(Strict):
         if self.kind == "computer_use":
             unknown = [a for a in self.actions if a not in GUI_ACTIONS + OPT_IN_ACTIONS]
             if unknown or not self.actions:
-                raise ValueError(f"actions must be some of {', '.join(GUI_ACTIONS + OPT_IN_ACTIONS)}; got {unknown or 'none'}")
+                raise ValueError(
+                    f"actions must be some of {', '.join(GUI_ACTIONS + OPT_IN_ACTIONS)}; got {unknown or 'none'}"
+                )
         elif self.actions:
             raise ValueError(f"only a computer_use tool has actions, this is a {self.kind} tool")
         if (self.kind == "program") != (self.entry is not None and self.parameters is not None):
@@ -113,20 +115,27 @@ class Limits(Strict):
     cpus: Annotated[float, Field(gt=0, le=64)] = 2.0
 
 
+# Package and host names end up in commands that build images, so nothing else passes.
+AptPackage = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]*(=[A-Za-z0-9.+:~-]+)?$")]
+PipPackage = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?$")]
+Host = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$")]
+Pixels = Annotated[int, Field(ge=320, le=7_680)]
+
+
 class Environment(Strict):
     """E: the machine. Adding python-pptx or removing xdotool is an edit here."""
 
     image: Literal["desktop", "terminal"] = "desktop"
-    apt: tuple[str, ...] = ()
-    pip: tuple[str, ...] = ()
-    screen: tuple[int, int] = (1920, 1080)
+    apt: tuple[AptPackage, ...] = ()
+    pip: tuple[PipPackage, ...] = ()
+    screen: tuple[Pixels, Pixels] = (1920, 1080)
     network: Literal["none", "allowlist"] = "none"
-    allowlist: tuple[str, ...] = ()
+    allowlist: tuple[Host, ...] = ()
     limits: Limits = Limits()
 
 
 class Harness(Strict):
-    """One version of a harness. `files` holds the programs of the tree (path → bytes), `modes` their executable bit.
+    """One version of a harness. `files` holds its whole tree (path → bytes), `executable` what may be run.
 
     `id` is the git tree id (40 hex digits) of exactly the tree that was read, so two equal trees are one version.
     """
@@ -137,6 +146,7 @@ class Harness(Strict):
     prompt: Prompt
     environment: Environment
     files: dict[str, bytes] = {}
+    executable: frozenset[str] = frozenset()
 
     def tool(self, kind: ToolKind) -> Tool | None:
         return next((t for t in self.tools if t.kind == kind), None)
