@@ -1,0 +1,61 @@
+"""Manners towards an endpoint: one limiter for all of its callers, and how long to wait before trying again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from weakref import WeakKeyDictionary
+
+FIRST_DELAY_S = 0.5
+MAX_DELAY_S = 20.0
+
+
+class Limiter:
+    """At most `concurrency` calls at once, and none before the time that the endpoint asked for (`hold`)."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+        self._not_before = 0.0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        async with self._slots:
+            while (wait := self._not_before - time.monotonic()) > 0:
+                await asyncio.sleep(wait)
+            yield
+
+    def hold(self, seconds: float) -> None:
+        """Makes every caller wait: the endpoint said that it is too busy for this long."""
+        self._not_before = max(self._not_before, time.monotonic() + seconds)
+
+
+_limiters: WeakKeyDictionary[AbstractEventLoop, dict[str, Limiter]] = WeakKeyDictionary()
+
+
+def limiter_for(url: str, concurrency: int) -> Limiter:
+    """The one limiter of an endpoint in this event loop; the first caller's `concurrency` holds."""
+    of_loop = _limiters.setdefault(asyncio.get_running_loop(), {})
+    return of_loop.setdefault(url, Limiter(concurrency))
+
+
+def asked_delay_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds that `Retry-After` (or `retry-after-ms`) asks for; None when it is absent or makes no sense."""
+    for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) * scale)
+        except (KeyError, ValueError):
+            continue
+    try:
+        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def delay_s(attempt: int, asked: float | None) -> float:
+    """Wait before the next try: what was asked for, and on top a jitter that grows with the number of tries."""
+    return (asked or 0.0) + random.uniform(0.1, 1.0) * min(MAX_DELAY_S, FIRST_DELAY_S * 2**attempt)

@@ -1,0 +1,139 @@
+"""The `openai` model: any OpenAI-compatible endpoint (hosted, vLLM, SGLang) behind the Model seam.
+
+A reply that can't be used is a Completion with `invalid`; an endpoint that does not answer in the end is
+`ProviderFailed`; a refusal that no retry can mend (key, address, request) stops the run as `UsageError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from evolver.config import OpenAISpec
+from evolver.errors import ProviderFailed, UsageError
+from evolver.models.endpoint import asked_delay_s, delay_s, limiter_for
+from evolver.models.wire import completion_from, messages_for, tools_for
+from evolver.protocols import Request
+from evolver.records import Completion
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+
+DEFAULT_URL = "https://api.openai.com/v1"
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+TRANSIENT = (408, 409, 429)
+
+
+class OpenAIModel:
+    """A model behind `spec.base_url`. Raises `UsageError` at once when the key's variable is not set.
+
+    The key is held by the client alone; records, reprs and errors never show it.
+    """
+
+    def __init__(self, spec: OpenAISpec) -> None:
+        self.id = spec.model
+        self.url = spec.base_url or DEFAULT_URL
+        self.declared = f"{spec.model} at {self.url}"
+        self._spec = spec
+        self._client, self._key = self._connect()
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self.declared})"
+
+    def _connect(self) -> tuple[AsyncOpenAI, str]:
+        key = os.environ.get(self._spec.api_key_env, "").strip()
+        if not key and urlsplit(self.url).hostname not in LOCAL_HOSTS:
+            raise UsageError(f"{self.declared} needs a key: set the environment variable {self._spec.api_key_env}")
+        from openai import AsyncOpenAI
+
+        # Retries are ours: the client's own know neither the shared limiter nor the wall clock.
+        client = AsyncOpenAI(api_key=key or "none", base_url=self.url, timeout=self._spec.timeout_s, max_retries=0)
+        return client, key
+
+    async def complete(self, request: Request) -> Completion:
+        """One reply; retries transport errors, 408, 409, 429 and 5xx for `retry_for_s` seconds in all."""
+        body = self._body(request)
+        limiter = limiter_for(self.url, self._spec.concurrency)
+        deadline = time.monotonic() + self._spec.timeout_s + self._spec.retry_for_s
+        attempt, last = 0, "no slot became free"
+        with suppress(TimeoutError):  # told below, with what the endpoint said last
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()):
+                while True:
+                    async with limiter.slot():
+                        answer = await self._once(body)
+                    if isinstance(answer, Mapping):
+                        completion = completion_from(answer, request)
+                        if completion is not None:
+                            return completion
+                        answer = _Again(self._safe(f"the reply holds no choice: {answer}"), None)
+                    attempt, last = attempt + 1, answer.why
+                    wait = delay_s(attempt - 1, answer.asked_s)
+                    if answer.asked_s:
+                        limiter.hold(answer.asked_s)
+                    if time.monotonic() + wait > deadline:
+                        break
+                    await asyncio.sleep(wait)
+        raise ProviderFailed(f"{self.declared} gave no usable answer after {attempt} failed tries; last: {last}")
+
+    def _body(self, request: Request) -> dict[str, JsonValue]:
+        body: dict[str, JsonValue] = {
+            "model": self._spec.model,
+            "messages": messages_for(request),
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+            "max_tokens": request.sampling.max_tokens,
+            "seed": request.seed,
+        }
+        if request.tools and request.protocol == "native_tools":
+            body["tools"] = tools_for(request)
+        return body
+
+    async def _once(self, body: dict[str, JsonValue]) -> Mapping[str, JsonValue] | _Again:
+        """One HTTP call: the decoded reply, or why it should be tried again. Raises `UsageError` on a refusal."""
+        from openai import APIConnectionError, APIError, APIStatusError
+
+        try:
+            answer = await self._client.post("/chat/completions", body=body, cast_to=object)
+        except APIStatusError as error:
+            return self._refused(error)
+        except APIConnectionError as error:
+            cause = error.__cause__ or error
+            return _Again(self._safe(f"{type(cause).__name__}: {cause}"), None)
+        except (APIError, ValueError) as error:  # a body that is not what it says it is
+            return _Again(self._safe(f"unreadable reply: {error}"), None)
+        if not isinstance(answer, dict):
+            return _Again("the reply is no JSON object", None)
+        return cast("dict[str, JsonValue]", answer)
+
+    def _refused(self, error: APIStatusError) -> _Again:
+        status, said = error.status_code, self._safe(error.message)
+        spent = error.code == "insufficient_quota"
+        if (status in TRANSIENT or status >= 500) and not spent:
+            return _Again(f"HTTP {status}: {said}", asked_delay_s(error.response.headers))
+        env = self._spec.api_key_env
+        todo = {
+            401: f"check the key in {env}",
+            403: f"check what the key in {env} may use",
+            404: "check `model` and `base_url` in the config (most base URLs end in /v1)",
+            429: f"the account of the key in {env} has no quota left; top it up",
+        }.get(status, "the endpoint does not accept this request; check what model and server support")
+        raise UsageError(f"{self.declared}: HTTP {status}: {said}; {todo}") from None
+
+    def _safe(self, text: str) -> str:
+        shown = text.replace(self._key, "[key]") if self._key else text
+        return " ".join(shown.split())[:400]
+
+
+class _Again:
+    """A failure that may pass: why, and for how long the endpoint asked to be left alone."""
+
+    def __init__(self, why: str, asked_s: float | None) -> None:
+        self.why = why
+        self.asked_s = asked_s
