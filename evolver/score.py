@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from devset.task import Split, Task
 from evolver.channels import channel_table, union
 from evolver.errors import UsageError
 from evolver.intervals import mean_interval, nothing, success_interval
+from evolver.population import final_cards, per_task, success_value
 from evolver.records import Evaluation, Interval, Rollout, RolloutKey, Score, Scorecard
 from harnesses.harness import Harness
 
@@ -116,16 +116,6 @@ class Scored:
     seed: int
 
 
-def final_cards(cards: Sequence[Scorecard]) -> list[Scorecard]:
-    """One card per attempt: its first scored card, else its last unscored one (an unscored attempt is re-run)."""
-    kept: dict[str, Scorecard] = {}
-    for card in cards:
-        name = card.key.model_dump_json()
-        if name not in kept or kept[name].success is None:
-            kept[name] = card
-    return list(kept.values())
-
-
 def without_retries(cards: Sequence[Scorecard], rollouts: Mapping[str, Rollout]) -> list[Scorecard]:
     """The cards of first tries only, to see what re-running unscored attempts did to a result."""
     return [card for card in cards if rollouts[card.rollout_id].retry_of is None]
@@ -154,7 +144,7 @@ def evaluation(scored: Scored) -> Evaluation:
     name = f"{key.purpose}|{key.harness_id}|{key.model_id}|{split}|{tasks_sha256}|{attempts}|{seed}"
 
     def success(part: Sequence[Scorecard]) -> Interval:
-        return success_interval(list(per_task(part, lambda card: _number(card.success)).values()), seed)
+        return success_interval(list(per_task(part, success_value).values()), seed)
 
     return Evaluation(
         id=hashlib.sha256(name.encode()).hexdigest()[:16],
@@ -179,16 +169,6 @@ def evaluation(scored: Scored) -> Evaluation:
     )
 
 
-def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | None]) -> dict[str, float]:
-    """Task id → mean of `value` over its attempts, by task id; attempts whose value is None are left out."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for card in cards:
-        number = value(card)
-        if number is not None:
-            found[card.key.task_id].append(number)
-    return {task: sum(found[task]) / len(found[task]) for task in sorted(found)}
-
-
 def tasks_hash(tasks: Sequence[Task]) -> str:
     """sha256 over the sorted (task id, task hash) pairs: what must agree before two evaluations are compared."""
     return hashlib.sha256(json.dumps(sorted((task.id, task.hash) for task in tasks)).encode()).hexdigest()
@@ -198,8 +178,8 @@ def require_comparable(a: Evaluation, b: Evaluation) -> None:
     """Raises UsageError unless both evaluations were made on the very same versions of the same tasks."""
     if (a.split, a.tasks_sha256) != (b.split, b.tasks_sha256):
         raise UsageError(
-            f"evaluations {a.id} and {b.id} can't be compared: they were made on other tasks "
-            f"({a.split} {a.tasks_sha256[:12]}, {b.split} {b.tasks_sha256[:12]}); evaluate both harnesses again on one split"
+            f"evaluations {a.id} and {b.id} can't be compared: they were made on different tasks ({a.split} "
+            f"{a.tasks_sha256[:12]}, {b.split} {b.tasks_sha256[:12]}); evaluate both harnesses again on one split"
         )
 
 
@@ -225,11 +205,7 @@ def _one_key(cards: Sequence[Scorecard], tasks: Sequence[Task]) -> tuple[Rollout
 def _tokens_interval(cards: Sequence[Scorecard], seed: int) -> Interval:
     if any(card.tokens is None for card in cards):
         return nothing("a token count is unknown")
-    return mean_interval(list(per_task(cards, lambda card: _number(card.tokens)).values()), seed)
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    return mean_interval(list(per_task(cards, lambda card: card.tokens).values()), seed)
 
 
 def _total(values: Sequence[float | None]) -> float | None:

@@ -1,0 +1,270 @@
+"""What a difference between two teachers became between their students: both gaps, controls, lift, amplification."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolver.errors import UsageError
+from evolver.intervals import nothing, success_interval
+from evolver.population import cards_of, final_cards, per_task, success_value
+from evolver.records import Distillation, Gap, Interval, Scorecard
+
+if TYPE_CHECKING:
+    from evolver.store import Store
+
+RESAMPLES = 4_000
+Array = NDArray[np.float64]
+Means = Mapping[str, float]  # task id → success of its attempts, averaged
+
+
+@dataclass(frozen=True)
+class Side:
+    """One harness on the test split. `students` maps a training seed to that student's means."""
+
+    teacher: Means
+    students: Mapping[int, Means]
+    control: Means
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The intervals of a Gap record (differences are B minus A)."""
+
+    teacher_gap: Interval
+    student_a: Interval
+    student_b: Interval
+    student_gap: Interval
+    lift_a: Interval
+    lift_b: Interval
+    amplification: Interval
+    notes: tuple[str, ...]
+
+
+class _Draws:
+    """Bootstrap draws that every estimate shares: tasks are resampled together for all arms, seeds within an arm."""
+
+    def __init__(self, n_tasks: int, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.tasks = self.rng.multinomial(n_tasks, np.full(n_tasks, 1 / n_tasks), size=RESAMPLES) / n_tasks
+
+    def mean(self, arm: Array) -> Array:
+        """Resampled means of one arm, shape (RESAMPLES,). `arm` has shape (tasks,)."""
+        return np.asarray(self.tasks @ arm)
+
+    def seeds_mean(self, arm: Array) -> Array:
+        """As `mean`, for students: shape (seeds, tasks) → (RESAMPLES,). With one seed only tasks are resampled.
+
+        The spread between s seeds is widened by sqrt(s / (s - 1)) and by the ratio of Student's t to the normal
+        quantile: a plain bootstrap of 2 to 5 seeds is far too sure of itself.
+        """
+        means = self.tasks @ arm.T
+        count = arm.shape[0]
+        centre = means.mean(axis=1)
+        if count == 1:
+            return np.asarray(centre)
+        from scipy.stats import norm, t
+
+        widen = np.sqrt(count / (count - 1)) * t.ppf(0.975, 2 * count - 2) / norm.ppf(0.975)
+        weights = self.rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
+        spread = arm.mean(axis=1) - arm.mean()
+        return np.asarray(centre + widen * (weights @ spread))
+
+
+def estimate(
+    teachers: tuple[Array, Array], students: tuple[Array, Array], controls: tuple[Array, Array], seed: int
+) -> Estimates:
+    """The pure core. Teachers and controls have shape (tasks,), students (seeds, tasks); all in one order of tasks.
+
+    An arm without data has size 0, and what needs it comes out empty (all None).
+    """
+    n = next((arm.shape[-1] for arm in (*teachers, *students, *controls) if arm.size), 0)
+    if n == 0:
+        none = nothing()
+        return Estimates(none, none, none, none, none, none, none, ("no common test task is scored in every arm",))
+    draws = _Draws(n, seed)
+    played = [None if arm.size == 0 else (float(arm.mean()), draws.mean(arm)) for arm in (*teachers, *controls)]
+    taught = [None if arm.size == 0 else (float(arm.mean()), draws.seeds_mean(arm)) for arm in students]
+    teacher_a, teacher_b, control_a, control_b = played
+    student_a, student_b = taught
+    method = "bootstrap over tasks" if max(len(s) for s in students) <= 1 else "bootstrap over tasks and seeds"
+    teacher_gap = _difference(teacher_b, teacher_a, n, "paired bootstrap over tasks")
+    student_gap = _difference(student_b, student_a, n, f"paired {method}")
+    amplification, notes = _amplification(teacher_gap, (teacher_a, teacher_b), (student_a, student_b), n)
+    return Estimates(
+        teacher_gap=teacher_gap,
+        student_a=_interval(student_a, n, method),
+        student_b=_interval(student_b, n, method),
+        student_gap=student_gap,
+        lift_a=_difference(student_a, control_a, n, f"paired {method}"),
+        lift_b=_difference(student_b, control_b, n, f"paired {method}"),
+        amplification=amplification,
+        notes=(*_seed_notes(students), *notes),
+    )
+
+
+Drawn = tuple[float, Array] | None
+
+
+def _interval(drawn: Drawn, n: int, method: str) -> Interval:
+    if drawn is None:
+        return nothing()
+    low, high = np.percentile(drawn[1], [2.5, 97.5])
+    return Interval(point=drawn[0], low=float(low), high=float(high), n=n, method=method)
+
+
+def _difference(drawn: Drawn, base: Drawn, n: int, method: str) -> Interval:
+    return (
+        nothing() if drawn is None or base is None else _interval((drawn[0] - base[0], drawn[1] - base[1]), n, method)
+    )
+
+
+def _amplification(
+    teacher_gap: Interval, teachers: tuple[Drawn, Drawn], students: tuple[Drawn, Drawn], n: int
+) -> tuple[Interval, list[str]]:
+    (a, b), (student_a, student_b) = teachers, students
+    if a is None or b is None or student_a is None or student_b is None:
+        return nothing(), []
+    low, high = teacher_gap.low or 0.0, teacher_gap.high or 0.0
+    if low <= 0 <= high:
+        note = "no amplification: the teacher gap's interval touches 0, so a ratio to it would mean nothing"
+        return nothing("teacher gap touches 0"), [note]
+    ratios = (student_b[1] - student_a[1]) / np.where(b[1] == a[1], np.nan, b[1] - a[1])
+    point = (student_b[0] - student_a[0]) / (b[0] - a[0])
+    ends = np.nanpercentile(ratios, [2.5, 97.5])
+    return (
+        Interval(
+            point=point, low=float(ends[0]), high=float(ends[1]), n=n, method="bootstrap of student gap / teacher gap"
+        ),
+        [],
+    )
+
+
+def _seed_notes(students: tuple[Array, Array]) -> list[str]:
+    counts = [len(arm) for arm in students]
+    if 0 in counts:
+        return [f"students per arm: {counts[0]} and {counts[1]}: no student gap yet"]
+    if 1 in counts:
+        return [f"{min(counts)} seed per arm: the interval leaves out training noise"]
+    return []
+
+
+# --- from a run's records --------------------------------------------------------------------------------------------
+
+
+def gap(store: Store, a: str, b: str) -> Gap:
+    """The gap of two harness ids on the test split, from what the run holds.
+
+    Only tasks that every arm has scored count (same versions). The teacher is the one of the distillations, or the
+    only model that is no student's and played both. Raises UsageError when the arms can't be compared.
+    """
+    cards = [
+        card for card in final_cards(store.all(Scorecard)) if card.key.split == "test" and card.key.purpose == "test"
+    ]
+    made = [d for d in store.all(Distillation) if d.teacher_harness in (a, b)]
+    teacher, base = _models(cards, made, (a, b))
+    sides = [_side(cards, [d for d in made if d.teacher_harness == h], h, teacher, base) for h in (a, b)]
+    tasks = _common_tasks([arm for s in sides for arm in (s.teacher, s.control, *s.students.values()) if arm])
+    _require_one_version([c for c in cards if c.key.harness_id in (a, b) and c.key.task_id in tasks])
+    found = estimate(
+        (_row(sides[0].teacher, tasks), _row(sides[1].teacher, tasks)),
+        (_rows(sides[0].students, tasks), _rows(sides[1].students, tasks)),
+        (_row(sides[0].control, tasks), _row(sides[1].control, tasks)),
+        store.config.seed,
+    )
+    seeds = sorted({seed for side in sides for seed in side.students})
+    name = f"{a}|{b}|{teacher}|{base}|{seeds}|{tasks}|{[d.id for d in made]}"
+    teachers = [
+        success_interval([side.teacher[t] for t in tasks] if side.teacher else [], store.config.seed) for side in sides
+    ]
+    controls = [
+        success_interval([side.control[t] for t in tasks] if side.control else [], store.config.seed) for side in sides
+    ]
+    return Gap(
+        id=f"gap-{hashlib.sha256(name.encode()).hexdigest()[:16]}",
+        harness_a=a,
+        harness_b=b,
+        teacher_a=teachers[0],
+        teacher_b=teachers[1],
+        teacher_gap=found.teacher_gap,
+        student_a=found.student_a,
+        student_b=found.student_b,
+        student_gap=found.student_gap,
+        control_a=controls[0],
+        control_b=controls[1],
+        lift_a=found.lift_a,
+        lift_b=found.lift_b,
+        amplification=found.amplification,
+        n_tasks=len(tasks),
+        student_seeds=tuple(seeds),
+        notes=(*found.notes, *_coverage(cards, tasks, (a, b))),
+        at=time.time(),
+    )
+
+
+def _models(cards: Sequence[Scorecard], made: Sequence[Distillation], pair: tuple[str, str]) -> tuple[str, str | None]:
+    """(teacher's model id, untrained base's model id or None)."""
+    teachers, bases = {d.teacher_model for d in made}, {d.base_model for d in made}
+    if len(teachers) > 1 or len(bases) > 1:
+        raise UsageError(
+            f"the students are of teachers {sorted(teachers)} and bases {sorted(bases)}: "
+            "a gap needs one teacher and one base model"
+        )
+    if made:
+        return made[0].teacher_model, made[0].base_model
+    played = [{c.key.model_id for c in cards if c.key.harness_id == h} for h in pair]
+    both = sorted(played[0] & played[1])
+    if len(both) != 1:
+        raise UsageError(
+            f"no teacher to compare {pair[0][:12]} and {pair[1][:12]} with: models on the test split under both: "
+            f"{', '.join(both) or 'none'}; run `evolver distil` for both harnesses first"
+        )
+    return both[0], None
+
+
+def _side(
+    cards: Sequence[Scorecard], made: Sequence[Distillation], harness: str, teacher: str, base: str | None
+) -> Side:
+    def means(model_id: str) -> Means:
+        return per_task(cards_of(cards, harness, "test", model_id), success_value)
+
+    students = {d.seed: means(d.student_model) for d in made}
+    return Side(
+        teacher=means(teacher),
+        students={seed: found for seed, found in sorted(students.items()) if found},
+        control=means(base) if base else {},
+    )
+
+
+def _common_tasks(arms: Sequence[Means]) -> list[str]:
+    return sorted(set.intersection(*(set(arm) for arm in arms))) if arms else []
+
+
+def _require_one_version(cards: Sequence[Scorecard]) -> None:
+    known: dict[str, tuple[str, str]] = {}
+    for card in cards:
+        version = (card.key.task_hash, card.checker_hash)
+        if known.setdefault(card.key.task_id, version) != version:
+            raise UsageError(f"task {card.key.task_id!r} was scored in two versions: start a new run for changed tasks")
+
+
+def _coverage(cards: Sequence[Scorecard], tasks: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    asked = {card.key.task_id for card in cards if card.key.harness_id in pair}
+    lost = len(asked) - len(tasks)
+    return [f"{lost} of {len(asked)} test tasks are left out: not scored in every arm"] if lost else []
+
+
+def _row(arm: Means, tasks: Sequence[str]) -> Array:
+    return np.array([arm[task] for task in tasks] if arm else [], dtype=float)
+
+
+def _rows(arms: Mapping[int, Means], tasks: Sequence[str]) -> Array:
+    if not arms or not tasks:
+        return np.zeros((0, len(tasks)))
+    return np.array([[arm[task] for task in tasks] for arm in arms.values()], dtype=float)

@@ -1,0 +1,106 @@
+"""Views over the records of a run: lineage, parents, what is pending and what was decided. Never stored."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from evolver.records import Candidate, Decision, Purpose, Scorecard
+
+
+@dataclass(frozen=True)
+class Population:
+    """All candidates and decisions of a run, in the order of writing. The root is the candidate without parents."""
+
+    candidates: Sequence[Candidate]
+    decisions: Sequence[Decision]
+
+    @property
+    def root(self) -> Candidate | None:
+        return next((c for c in self.candidates if not c.parents), None)
+
+    @property
+    def promotions(self) -> list[Decision]:
+        return [decision for decision in self.decisions if decision.verdict == "promote"]
+
+    @property
+    def lineage(self) -> list[str]:
+        """Harness ids from the root to the incumbent."""
+        return ([self.root.harness_id] if self.root else []) + [d.candidate_harness for d in self.promotions]
+
+    @property
+    def incumbent(self) -> str | None:
+        return self.lineage[-1] if self.lineage else None
+
+    @property
+    def pending(self) -> list[Candidate]:
+        """Proposed and not yet decided, oldest first."""
+        return [c for c in self.candidates if c.parents and c.id not in self.decision_of]
+
+    @cached_property
+    def decision_of(self) -> dict[str, Decision]:
+        """Candidate id → its decision."""
+        return {decision.candidate_id: decision for decision in self.decisions}
+
+    @property
+    def harness_ids(self) -> set[str]:
+        """Every tree that was ever proposed: proposing one of them again costs nothing and brings nothing."""
+        return {candidate.harness_id for candidate in self.candidates}
+
+    def candidate(self, harness_id: str) -> Candidate | None:
+        return next((c for c in self.candidates if c.harness_id == harness_id), None)
+
+    def parents(self, harness_id: str) -> tuple[str, ...]:
+        found = self.candidate(harness_id)
+        return found.parents if found else ()
+
+    def children(self, harness_id: str) -> list[Candidate]:
+        return [c for c in self.candidates if harness_id in c.parents]
+
+    def settled_attempts(self, harness_id: str) -> int:
+        """Attempts a task that `harness_id` had on dev when its last decision fell (the root starts with one).
+
+        A race pools these and no later ones, so that a race cut off half-way is repeated to the same verdict.
+        """
+        looks = [
+            look.attempts
+            for decision in self.decisions
+            if harness_id in (decision.candidate_harness, decision.incumbent_harness)
+            for look in decision.looks
+        ]
+        return max(looks, default=1)
+
+    def confirmations(self) -> int:
+        """How many confirmations were made: each takes fresh attempt numbers on `select`."""
+        return sum(decision.confirmation is not None for decision in self.decisions)
+
+
+def cards_of(cards: Sequence[Scorecard], harness_id: str, purpose: Purpose, model_id: str) -> list[Scorecard]:
+    """The cards of one harness under one model for one purpose."""
+    return [c for c in cards if (c.key.harness_id, c.key.purpose, c.key.model_id) == (harness_id, purpose, model_id)]
+
+
+def final_cards(cards: Sequence[Scorecard]) -> list[Scorecard]:
+    """One card per attempt: its first scored card, else its last unscored one (an unscored attempt is re-run)."""
+    kept: dict[str, Scorecard] = {}
+    for card in cards:
+        name = card.key.model_dump_json()
+        if name not in kept or kept[name].success is None:
+            kept[name] = card
+    return list(kept.values())
+
+
+def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | None]) -> dict[str, float]:
+    """Task id → mean of `value` over its attempts, by task id; attempts whose value is None are left out."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for card in cards:
+        number = value(card)
+        if number is not None:
+            found[card.key.task_id].append(number)
+    return {task: sum(found[task]) / len(found[task]) for task in sorted(found)}
+
+
+def success_value(card: Scorecard) -> float | None:
+    return None if card.success is None else float(card.success)
