@@ -1,4 +1,4 @@
-"""Which channels a request's tool specifications offer, found by their JSON schemas: a harness names its tools itself."""
+"""Which channels a request's tools offer, found by their JSON schemas: a harness names its tools itself."""
 
 from __future__ import annotations
 

@@ -157,10 +157,8 @@ class BoundDemonstrator:
             wrong = wrong_character(text, self._rng)
             return None if wrong is None else {**arguments, "text": wrong}
         if kind == "off_target" and isinstance(point, list) and self._sandbox.screen is not None:
-            x, y = (
-                float(v) * (s - 1) / GRID for v, s in zip(point, self._sandbox.screen, strict=True) if _is_number(v)
-            )
-            return {**arguments, "coordinate": self._grid(*off_target(x, y, self._sandbox.screen, self._rng))}
+            shifted = off_target(_pixels(point, self._sandbox.screen), self._sandbox.screen, self._rng)
+            return {**arguments, "coordinate": self._grid(*shifted)}
         return None
 
     # --- the live screen -----------------------------------------------------------------------------------------
@@ -175,15 +173,8 @@ class BoundDemonstrator:
             arguments["coordinate"] = await self._point(step.target)
         if step.to:
             arguments["to"] = await self._point(step.to)
-        for name, value in (
-            ("text", step.text),
-            ("keys", step.keys),
-            ("amount", step.clicks),
-            ("seconds", step.seconds),
-        ):
-            if value is not None:
-                arguments[name] = value
-        return arguments
+        given = {"text": step.text, "keys": step.keys, "amount": step.clicks, "seconds": step.seconds}
+        return arguments | {name: value for name, value in given.items() if value is not None}
 
     def _deadline(self) -> float:
         return time.monotonic() + (PATIENCE_AFTER_A_SLIP_S if self._slipped else PATIENCE_S)
@@ -247,5 +238,6 @@ def _clamped(value: float) -> int:
     return min(GRID, max(0, round(value)))
 
 
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float)
+def _pixels(point: list[JsonValue], screen: tuple[int, int]) -> tuple[float, float]:
+    x, y = (v if isinstance(v, int | float) else 0.0 for v in point)
+    return x * (screen[0] - 1) / GRID, y * (screen[1] - 1) / GRID

@@ -25,8 +25,7 @@ class Limiter:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         async with self._slots:
-            while (wait := self._not_before - time.monotonic()) > 0:
-                await asyncio.sleep(wait)
+            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
             yield
 
     def hold(self, seconds: float) -> None:
@@ -58,4 +57,5 @@ def asked_delay_s(headers: Mapping[str, str]) -> float | None:
 
 def delay_s(attempt: int, asked: float | None) -> float:
     """Wait before the next try: what was asked for, and on top a jitter that grows with the number of tries."""
-    return (asked or 0.0) + random.uniform(0.1, 1.0) * min(MAX_DELAY_S, FIRST_DELAY_S * 2**attempt)
+    ceiling: float = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**attempt)
+    return (asked or 0.0) + random.uniform(0.1, 1.0) * ceiling

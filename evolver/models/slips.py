@@ -27,7 +27,7 @@ def wrong_character(text: str, rng: Random) -> str | None:
 
 
 def wrong_argument(command: str, rng: Random) -> str | None:
-    """`command` with its last word (a heredoc's end mark is none) altered by one character; None when it has no word."""
+    """`command` with its last word (a heredoc's end mark is none) altered by a character; None without a word."""
     marks = set(_HEREDOC.findall(command))
     words = [m for m in _WORD.finditer(command) if m[0] not in marks and any(c.isalnum() for c in m[0])]
     if not words:
@@ -37,8 +37,9 @@ def wrong_argument(command: str, rng: Random) -> str | None:
     return None if altered is None else command[: last.start()] + altered + command[last.end() :]
 
 
-def off_target(x: float, y: float, screen: tuple[int, int], rng: Random) -> tuple[float, float]:
-    """A point on the screen that is 60 to 120 pixels away from (x, y)."""
+def off_target(point: tuple[float, float], screen: tuple[int, int], rng: Random) -> tuple[float, float]:
+    """A point on the screen that is 60 to 120 pixels away from `point`."""
+    x, y = point
     distance = rng.uniform(MIN_SHIFT_PX, MAX_SHIFT_PX)
     start = rng.uniform(0, 2 * math.pi)
     for turn in range(16):  # from a corner, a quarter of the circle still lies on the screen
@@ -46,7 +47,7 @@ def off_target(x: float, y: float, screen: tuple[int, int], rng: Random) -> tupl
         moved = x + distance * math.cos(angle), y + distance * math.sin(angle)
         if 0 <= moved[0] <= screen[0] - 1 and 0 <= moved[1] <= screen[1] - 1:
             return moved
-    return x, y
+    return point
 
 
 def kinds_for(arguments: dict[str, JsonValue]) -> tuple[str, ...]:

@@ -64,15 +64,12 @@ def _reply(message: Message, xml: bool) -> JsonValue:
         return {"role": "assistant", "content": "\n".join([*([text] if text else []), *blocks])}
     if not message.calls:
         return {"role": "assistant", "content": text}
-    calls: list[JsonValue] = [
-        {
-            "id": c.id,
-            "type": "function",
-            "function": {"name": c.name, "arguments": json.dumps(c.arguments, ensure_ascii=False)},
-        }
-        for c in message.calls
-    ]
-    return {"role": "assistant", "content": text or None, "tool_calls": calls}
+    return {"role": "assistant", "content": text or None, "tool_calls": [_call(c) for c in message.calls]}
+
+
+def _call(call: ToolCall) -> JsonValue:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _content(parts: tuple[Part, ...], request: Request) -> JsonValue:
@@ -124,9 +121,8 @@ def completion_from(answer: Mapping[str, JsonValue], request: Request) -> Comple
 
 
 def _finish(reason: JsonValue) -> Finish:
-    if reason == "stop" or reason == "tool_calls" or reason == "length":
-        return reason
-    return "other"
+    known: dict[str, Finish] = {"stop": "stop", "tool_calls": "tool_calls", "length": "length"}
+    return known.get(reason, "other") if isinstance(reason, str) else "other"
 
 
 def _cut_or_empty(finish: Finish, text: str, calls: tuple[ToolCall, ...], invalid: str | None) -> str | None:

@@ -73,9 +73,7 @@ def parse_calls(text: str) -> Parsed:
         name = body.get("name") if body else None
         arguments = body.get("arguments") if body else None
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            return Parsed(
-                _outside(text), invalid=f"tool call {number + 1} is not a JSON object with name and arguments"
-            )
+            return Parsed(_outside(text), invalid=f"tool call {number + 1} is no JSON object with name and arguments")
         calls.append(ToolCall(id=f"call_{number}", name=name, arguments=arguments))
     rest = _BLOCK.sub("", text)
     if "<tool_call>" in rest or "</tool_call>" in rest:

@@ -1,0 +1,259 @@
+"""Shipped fakes, one per seam, named as such: tests pass them in where the real thing would go.
+
+`NoopModel` and `AlwaysFailModel` are also the real controls of admission and of baselines.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+from devset.task import Criterion, Task
+from evolver.errors import SandboxLost
+from evolver.offered import offered
+from evolver.protocols import (
+    Act,
+    Element,
+    Frame,
+    Ran,
+    Request,
+)
+from evolver.records import Completion, Rollout, Score, ToolCall, Usage
+from harnesses.harness import Environment
+
+HOME = "/home/user"
+FAKE_DIGEST = "sha256:fake"
+FREE = Usage(input_tokens=1, output_tokens=1, counted_by="estimate")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def reply(text: str = "", *calls: tuple[str, dict[str, object]], invalid: str | None = None) -> Completion:
+    """A completion from (tool name, arguments) pairs; call ids are call_0, call_1, ..."""
+    made = tuple(
+        ToolCall.model_validate({"id": f"call_{i}", "name": name, "arguments": arguments})
+        for i, (name, arguments) in enumerate(calls)
+    )
+    return Completion(
+        text=text, calls=made, finish_reason="tool_calls" if made else "stop", invalid=invalid, usage=FREE
+    )
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+
+class ScriptedModel:
+    """Gives the listed replies in order, then the last one again; keeps every request."""
+
+    def __init__(self, replies: Sequence[Completion], *, model_id: str = "scripted") -> None:
+        self.id = model_id
+        self.declared = f"{model_id} (scripted fake)"
+        self.requests: list[Request] = []
+        self._replies = tuple(replies)
+
+    async def complete(self, request: Request) -> Completion:
+        self.requests.append(request)
+        return self._replies[min(len(self.requests), len(self._replies)) - 1]
+
+
+class NoopModel:
+    """Ends at once and claims success: what is left is the untouched state (the always-done control)."""
+
+    id = "noop"
+    declared = "noop (ends at once)"
+
+    async def complete(self, request: Request) -> Completion:
+        return _ending(request, "success")
+
+
+class AlwaysFailModel:
+    """Ends at once and says that the task can't be done (the always-fail control)."""
+
+    id = "always-fail"
+    declared = "always-fail (gives up at once)"
+
+    async def complete(self, request: Request) -> Completion:
+        return _ending(request, "failure")
+
+
+class FailingModel:
+    """Raises the given error on every call."""
+
+    id = "failing"
+    declared = "failing (fake)"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.calls = 0
+
+    async def complete(self, request: Request) -> Completion:
+        self.calls += 1
+        raise self.error
+
+
+def _ending(request: Request, status: Literal["success", "failure"]) -> Completion:
+    tools = offered(request.tools)
+    text = "Nothing to do." if status == "success" else "This can't be done."
+    if not (tools.gui and tools.can_terminate):
+        return reply(text)
+    reason = {} if status == "success" else {"reason": "gives up at once"}
+    return reply(text, (tools.gui, {"action": "terminate", "status": status, **reason}))
+
+
+# --- sandbox -----------------------------------------------------------------------------------------------------
+
+Answer = Ran | Callable[["FakeSandbox"], Ran]
+
+
+class FakeSandbox:
+    """Files in memory, scripted answers to commands, a blank screen with the given windows and elements.
+
+    `answers` maps a command to its outcome; an unknown one exits with 127. `on_act` may change windows and elements.
+    """
+
+    def __init__(self, answers: Mapping[str, Answer] | None = None, screen: tuple[int, int] | None = None) -> None:
+        self.id = "fake-sandbox"
+        self.image_digest = FAKE_DIGEST
+        self.screen = screen
+        self.files: dict[str, bytes] = {}
+        self.modes: dict[str, int] = {}
+        self.answers: dict[str, Answer] = dict(answers or {})
+        self.open_windows: list[str] = []
+        self.shown: list[Element] = []
+        self.on_act: Callable[[FakeSandbox, Act], None] = lambda sandbox, action: None
+        self.commands: list[str] = []
+        self.acts: list[Act] = []
+        self.frozen = False
+        self.closed = False
+
+    def _alive(self) -> None:
+        if self.frozen or self.closed:
+            raise SandboxLost(f"{self.id} is {'closed' if self.closed else 'frozen'}")
+
+    def _run(self, command: str) -> Ran:
+        self._alive()
+        self.commands.append(command)
+        answer = self.answers.get(command, Ran(127, f"not scripted: {command}"))
+        return answer if isinstance(answer, Ran) else answer(self)
+
+    async def exec(self, command: str, *, timeout_s: float, env: Mapping[str, str] | None = None) -> Ran:
+        return self._run(command)
+
+    async def bash(self, command: str, *, timeout_s: float) -> Ran:
+        return self._run(command)
+
+    async def read(self, path: str) -> bytes:
+        self._alive()
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        self._alive()
+        self.files[path] = data
+        self.modes[path] = mode
+
+    async def spawn(self, command: str) -> None:
+        self._run(command)
+
+    async def windows(self) -> list[str]:
+        self._alive()
+        return list(self.open_windows)
+
+    async def screenshot(self, *, settle_s: float = 0.0) -> Frame:
+        self._alive()
+        width, height = self.screen or (0, 0)
+        if not self.screen:
+            raise SandboxLost("this sandbox has no screen")
+        return Frame(png=blank_png(width, height), width=width, height=height, settled=True)
+
+    async def act(self, action: Act) -> None:
+        self._alive()
+        self.acts.append(action)
+        self.on_act(self, action)
+
+    async def elements(self) -> list[Element]:
+        self._alive()
+        return list(self.shown)
+
+    async def freeze(self) -> bytes:
+        self._alive()
+        self.frozen = True
+        return home_tar({p.removeprefix(f"{HOME}/"): d for p, d in self.files.items() if p.startswith(f"{HOME}/")})
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeSandboxes:
+    """Hands out the sandboxes that `make` makes, and keeps them."""
+
+    name: Literal["docker", "local"] = "local"
+
+    def __init__(self, make: Callable[[], FakeSandbox] = FakeSandbox) -> None:
+        self.opened: list[FakeSandbox] = []
+        self._make = make
+
+    async def prepare(self, environment: Environment) -> str:
+        return FAKE_DIGEST
+
+    async def open(self, environment: Environment, *, run_id: str, ttl_s: float) -> FakeSandbox:
+        self.opened.append(self._make())
+        return self.opened[-1]
+
+    async def aclose(self) -> None:
+        for sandbox in self.opened:
+            await sandbox.close()
+
+
+def home_tar(files: Mapping[str, bytes]) -> bytes:
+    """A frozen home: the files (path relative to the home → bytes) as a tar."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path, data in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def blank_png(width: int, height: int) -> bytes:
+    """A black greyscale PNG of that size, a few hundred bytes long."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((1 + (width + 7) // 8) * height), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+class FakeGrader:
+    """Gives every criterion the value listed for it (None where it is not listed)."""
+
+    name = "program"
+
+    def __init__(self, values: Mapping[str, float | None]) -> None:
+        self.values = dict(values)
+        self.graded: list[bytes] = []
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        self.graded.append(state)
+        return [
+            Score(
+                criterion=c.id,
+                weight=c.weight,
+                required=c.required,
+                value=self.values.get(c.id),
+                explanation="fake",
+                grader=self.name,
+            )
+            for c in criteria
+        ]
+
+    async def aclose(self) -> None:
+        return None
