@@ -20,6 +20,7 @@ from evolver.tools.dispatch import HARNESS_DIR
 from harnesses.harness import Harness
 
 HOME = "/home/user"
+PROGRAMS = "files/"  # the part of a harness tree that runs in the sandbox
 TTL_S = 3_600.0
 WINDOW_WAIT_S = 30.0
 FINISH_CHECK = "Look once more whether everything that was asked is done and saved. If so, terminate again."
@@ -97,7 +98,8 @@ async def set_up(sandbox: Sandbox, harness: Harness, task: Task) -> None:
     for path, data in task.exec_files.items():
         await sandbox.write(f"{HOME}/{path}", data)
     for path, data in harness.files.items():
-        await sandbox.write(f"{HARNESS_DIR}/{path}", data, mode=0o755)
+        if path.startswith(PROGRAMS):
+            await sandbox.write(f"{HARNESS_DIR}/{path}", data, mode=0o755 if path in harness.executable else 0o644)
     if task.setup.strip():
         hidden = "/tmp/hidden"
         for path, data in task.hidden_files.items():
