@@ -210,10 +210,14 @@ def rejected_early(candidate: Candidate, incumbent_harness: str, reason: str, at
 def _without_promotion(found: Comparison, rules: RaceConfig) -> Literal["keep", "reject", "inconclusive"]:
     if not found.covered or found.upper is None:
         return "inconclusive"
-    dearer = found.saving_upper is not None and found.saving_upper < 0
-    if found.upper < 0 or (dearer and found.upper < rules.min_effect):
+    no_gain = found.upper < rules.min_effect
+    if _below_0(found.effect) or (no_gain and _below_0(found.saving)):
         return "reject"
-    return "keep" if found.upper < rules.min_effect else "inconclusive"
+    return "keep" if no_gain else "inconclusive"
+
+
+def _below_0(interval: Interval) -> bool:
+    return interval.high is not None and interval.high < 0
 
 
 def _why(verdict: str, found: Comparison, rules: RaceConfig) -> str:
@@ -221,14 +225,14 @@ def _why(verdict: str, found: Comparison, rules: RaceConfig) -> str:
         return "promoted: the claim rests on the fresh attempts alone"
     if not found.covered:
         return f"inconclusive: only {found.tasks} of {found.n_tasks} tasks are scored in both arms"
-    upper = f"{100 * (found.upper or 0):+.1f} pp"
-    level = f"upper {100 * rules.futility_level:g} % bound {upper}"
     if verdict == "reject":
-        return f"rejected: {level} is below 0" if (found.upper or 0) < 0 else f"rejected: dearer for no gain, {level}"
+        worse = "its success is" if _below_0(found.effect) else "it gains nothing, and the tokens it saves are"
+        return f"rejected: {worse} below 0 with the whole 95 % interval"
+    upper = f"upper {100 * rules.futility_level:g} % bound {100 * (found.upper or 0):+.1f} pp"
     if verdict == "keep":
-        return f"incumbent kept: {level} is below the smallest lead worth it ({100 * rules.min_effect:g} pp)"
+        return f"incumbent kept: {upper} is below the smallest lead worth it ({100 * rules.min_effect:g} pp)"
     enough = detectable_effect(found.tasks, max(1, found.attempts // max(1, found.tasks)), rules.alpha)
-    return f"inconclusive: {level}; so many attempts detect a lead of about {100 * enough:.0f} pp (power 80 %)"
+    return f"inconclusive: {upper}; so many attempts detect a lead of about {100 * enough:.0f} pp (power 80 %)"
 
 
 def _words(found: Comparison) -> str:

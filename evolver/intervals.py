@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from evolver.records import Interval
 
 RESAMPLES = 2_000
+FLIPS = 4_999
 
 
 def nothing(method: str = "no data") -> Interval:
@@ -52,7 +53,7 @@ def bound(values: Sequence[float], side: Literal["lower", "upper"], alpha: float
     return low if side == "lower" else high
 
 
-def sign_flip_p(differences: Sequence[float], resamples: int = 9_999, seed: int = 0) -> float:
+def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:
     """One-sided p-value of "the mean difference is above 0": paired permutation (sign-flip) test over tasks.
 
     Tasks without a difference carry no information and are left out, so small cases are enumerated exactly.
@@ -65,7 +66,7 @@ def sign_flip_p(differences: Sequence[float], resamples: int = 9_999, seed: int 
     from scipy.stats import permutation_test
 
     result = permutation_test(
-        (moved,), _mean, permutation_type="samples", vectorized=True, n_resamples=resamples,
+        (moved,), _mean, permutation_type="samples", vectorized=True, n_resamples=FLIPS,
         alternative="greater", rng=np.random.default_rng(seed),
     )  # fmt: skip
     return float(result.pvalue)
