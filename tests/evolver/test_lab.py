@@ -1,0 +1,103 @@
+"""Attempts and their records: scored once, run again only when unscored, every call on the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from devset.task import Task
+from evolver.config import RunConfig
+from evolver.errors import ProviderFailed
+from evolver.executors.local import LocalExecutor
+from evolver.lab import TRIES, Attempt, Lab
+from evolver.protocols import Model, Ran
+from evolver.records import LedgerEntry, Rollout, Scorecard
+from evolver.store import Store
+from evolver.testing import FailingModel, FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel
+from harnesses.library import Library
+from harnesses.tree import read_tree, tree_files
+from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
+
+
+def lab(path: Path, model: Model, grader: FakeGrader | None = None) -> Lab:
+    store = Store.create(path, RunConfig(allow_unpriced=True))
+    machines = FakeSandboxes(lambda: FakeSandbox({"ls": Ran(0, "a.txt")}, SCREEN))
+    return Lab(store, Library(path / "library"), machines, [grader or FakeGrader()], model, LocalExecutor(2))
+
+
+def root(lab: Lab) -> str:
+    files = tree_files(read_tree(Path("harnesses/seeds/beta1")))
+    return lab.library.add(files, name="beta1", parents=(), message="seed", branch="main")
+
+
+def tasks(n: int) -> list[Task]:
+    return [task(id=f"t-{i}", hash=f"h{i}") for i in range(n)]
+
+
+async def test_scores_come_in_the_order_asked_and_e18_nothing_runs_twice(tmp_path: Path) -> None:
+    model = ScriptedModel([DONE])
+    first = lab(tmp_path, model)
+    harness = root(first)
+    wanted = [Attempt(harness, t, "race", n) for t in tasks(3) for n in (0, 1)]
+    cards = await first.score(wanted)
+    assert [(c.key.task_id, c.key.attempt) for c in cards] == [(a.task.id, a.number) for a in wanted]
+    again = lab(tmp_path, model)
+    assert await again.score(wanted) == cards
+    assert len(model.requests) == len(wanted)
+
+
+async def test_e19_another_purpose_split_or_task_version_is_another_attempt(tmp_path: Path) -> None:
+    model = ScriptedModel([DONE])
+    here = lab(tmp_path, model)
+    harness = root(here)
+    plain = tasks(1)[0]
+    variants = [
+        Attempt(harness, plain, "race"),
+        Attempt(harness, plain, "confirm"),
+        Attempt(harness, plain.model_copy(update={"hash": "other"}), "race"),
+        Attempt(harness, plain.model_copy(update={"split": "dev"}), "race"),
+        Attempt(harness, plain, "race", 1),
+    ]
+    await here.score(variants)
+    assert len({c.rollout_id for c in await here.score(variants)}) == len(variants) == len(model.requests)
+
+
+async def test_s49_only_what_is_unscored_runs_again_and_s52_retries_are_marked(tmp_path: Path) -> None:
+    here = lab(tmp_path, FailingModel(ProviderFailed("down")))
+    harness = root(here)
+    [card] = await here.score([Attempt(harness, tasks(1)[0], "race")])
+    assert card.success is None and card.error is not None
+    rollouts = here.store.all(Rollout)
+    assert len(rollouts) == TRIES
+    assert [r.retry_of for r in rollouts] == [None, rollouts[0].id, rollouts[1].id]
+
+
+async def test_a_rollout_whose_card_was_lost_is_graded_again_not_run_again(tmp_path: Path) -> None:
+    model = ScriptedModel([LIST, DONE])
+    here = lab(tmp_path, model)
+    harness = root(here)
+    wanted = [Attempt(harness, tasks(1)[0], "race")]
+    before = await here.score(wanted)
+    calls = len(model.requests)
+    (tmp_path / "scorecards.jsonl").unlink()
+    after = lab(tmp_path, model)
+    assert [c.rollout_id for c in await after.score(wanted)] == [c.rollout_id for c in before]
+    assert len(model.requests) == calls and len(after.store.all(Scorecard)) == 1
+
+
+async def test_s38_every_rollout_is_on_the_ledger_once_even_after_a_crash_before_it(tmp_path: Path) -> None:
+    here = lab(tmp_path, ScriptedModel([DONE]))
+    harness = root(here)
+    await here.score([Attempt(harness, t, "race") for t in tasks(3)])
+    (tmp_path / "ledger.jsonl").unlink()
+    again = lab(tmp_path, ScriptedModel([DONE]))
+    entries = again.store.all(LedgerEntry)
+    assert sorted(e.rollout_id or "" for e in entries) == sorted(r.id for r in again.store.all(Rollout))
+
+
+async def test_an_unknown_harness_is_named(tmp_path: Path) -> None:
+    here = lab(tmp_path, ScriptedModel([DONE]))
+    with pytest.raises(BaseExceptionGroup) as failed:
+        await here.score([Attempt("0" * 40, tasks(1)[0], "race")])
+    assert "0000" in str(failed.value.exceptions[0])
