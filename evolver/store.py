@@ -186,10 +186,10 @@ class Store:
                 self._follow(log, kind, fd)
         return cast(list[R], list(log.records))
 
-    def get(self, kind: type[R], id: str) -> R | None:
+    def get(self, kind: type[R], record_id: str) -> R | None:
         """The record of a kind with an id."""
         self.all(kind)
-        return cast(R | None, self._log(kind).by_id.get(id))
+        return cast(R | None, self._log(kind).by_id.get(record_id))
 
     def put_blob(self, data: bytes) -> str:
         """Keeps bytes under their sha256 (64 hex digits), which it returns. Raises `UsageError` for a full disk."""
@@ -318,7 +318,7 @@ def _replace(path: Path, data: bytes, *, only_new: bool = False) -> None:
             except FileExistsError:
                 return
         else:
-            os.replace(temporary, path)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

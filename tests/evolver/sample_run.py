@@ -32,10 +32,10 @@ def ci(point: float | None, low: float | None = None, high: float | None = None,
     return Interval(point=point, low=low, high=high, n=n, method="bootstrap over tasks")
 
 
-def ledger(id: str = "led-1", **changes: object) -> LedgerEntry:
+def ledger(name: str = "led-1", **changes: object) -> LedgerEntry:
     entry = LedgerEntry(
-        id=id, role="teacher", model_id=TEACHER, calls=3, input_tokens=900, output_tokens=100, cost_usd=0.0,
-        rollout_id=f"r-{id}", at=1.0,
+        id=name, role="teacher", model_id=TEACHER, calls=3, input_tokens=900, output_tokens=100, cost_usd=0.0,
+        rollout_id=f"r-{name}", at=1.0,
     )  # fmt: skip
     return LedgerEntry.model_validate({**entry.model_dump(), **changes})
 
@@ -53,10 +53,10 @@ def card(number: int = 0, success: bool | None = True, tokens: int | None = 1000
     )  # fmt: skip
 
 
-def candidate(id: str, harness: str, parent: str, author: str = "human") -> Candidate:
+def candidate(name: str, harness: str, parent: str, author: str = "human") -> Candidate:
     return Candidate(
-        id=id, name=id, harness_id=harness, parents=(parent,), author=author, components=("T", "P"),
-        changes=("tools: + bash",), manifest=Manifest(why=f"{id} should work better"), proposed_at=1.0,
+        id=name, name=name, harness_id=harness, parents=(parent,), author=author, components=("T", "P"),
+        changes=("tools: + bash",), manifest=Manifest(why=f"{name} should work better"), proposed_at=1.0,
     )  # fmt: skip
 
 

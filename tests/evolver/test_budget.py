@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_run import ledger
 
 from evolver.budget import Budget
 from evolver.config import Cap, Caps, OpenAISpec, Price, RunConfig, TaskLimitsConfig
 from evolver.errors import BudgetSpent, UsageError
 from evolver.records import LedgerEntry, Role
 from evolver.store import Store
+from tests.evolver.sample_run import ledger
 
 
 def budget(path: Path, config: RunConfig) -> tuple[Store, Budget]:

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sample_run import card, evaluation, ledger, records, sample_run
 
 from evolver.config import Caps, RaceConfig, RunConfig, SandboxConfig
 from evolver.errors import UsageError
 from evolver.records import Evaluation, LedgerEntry, Scorecard
 from evolver.store import DuplicateRecord, Store, TornLine, new_run_id
+from tests.evolver.sample_run import card, evaluation, ledger, records, sample_run
 
 
 def test_every_record_comes_back_equal(tmp_path: Path) -> None:
@@ -32,12 +32,11 @@ def test_a_reader_follows_what_another_process_writes(tmp_path: Path) -> None:
     store.append(ledger("mine"))
     code = """
         import sys; from pathlib import Path
-        from sample_run import ledger; from evolver.store import Store
+        from tests.evolver.sample_run import ledger; from evolver.store import Store
         store = Store.open(Path(sys.argv[1]))
         for i in range(200): store.append(ledger(f"{sys.argv[2]}-{i}"))
     """
-    here = Path(__file__).parent
-    env = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parents[1]}"}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     writers = [
         subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(store.path), name], env=env)
         for name in ("one", "two")
@@ -208,7 +207,7 @@ def test_s55_a_full_disk_is_one_clear_line_and_nothing_is_lost(tiny_disk: Path) 
         assert kept and [e.id for e in Store.open(store.path).all(LedgerEntry)][3:] == kept
         with pytest.raises(UsageError, match="disk full"):
             store.put_blob(os.urandom(200_000))
-        assert [p for p in store.path.rglob(".*")] == []
+        assert list(store.path.rglob(".*")) == []
         with pytest.raises(UsageError, match="disk full"):
             Store.create(store.path, RunConfig(caps=Caps(tokens=1)))
         assert Store.open(store.path).config == RunConfig()
