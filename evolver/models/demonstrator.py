@@ -24,21 +24,25 @@ from evolver.tokens import count_calls, count_request, count_text
 GRID = 999
 POLL_S = 0.3
 PATIENCE_S = 25.0
-PATIENCE_AFTER_A_SLIP_S = 5.0
 SETTLE_S = 3.0
 CANNOT = "what is asked for can't be done on this machine"
 
 
 class Demonstrator:
-    """`slip_rate` is the probability of a slip per tool call; `seed` and the rollout's key decide which."""
+    """`slip_rate` is the probability of a slip per tool call; `seed` and the rollout's key decide which.
+
+    `patience_s` is how long it waits for a window or an element; after a slip, which may well have kept it from
+    appearing, a fifth of that.
+    """
 
     id = "demonstrator"
 
-    def __init__(self, slip_rate: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, slip_rate: float = 0.0, seed: int = 0, patience_s: float = PATIENCE_S) -> None:
         if not 0 <= slip_rate <= 1:
             raise ValueError(f"slip rate must be in 0..1, got {slip_rate}")
         self.slip_rate = slip_rate
         self.seed = seed
+        self.patience_s = patience_s
         self.declared = f"demonstrator (scripted, slip rate {slip_rate:g})"
 
     def bind(self, task: Task, sandbox: Sandbox, rollout_key: str, *, max_calls: int) -> BoundDemonstrator:
@@ -68,6 +72,7 @@ class BoundDemonstrator:
         self.declared = owner.declared
         self.last_slip: str | None = None
         self._rate = owner.slip_rate
+        self._patience_s = owner.patience_s
         self._task = task
         self._sandbox = sandbox
         self._rng = rng
@@ -177,7 +182,7 @@ class BoundDemonstrator:
         return arguments | {name: value for name, value in given.items() if value is not None}
 
     def _deadline(self) -> float:
-        return time.monotonic() + (PATIENCE_AFTER_A_SLIP_S if self._slipped else PATIENCE_S)
+        return time.monotonic() + self._patience_s / (5 if self._slipped else 1)
 
     async def _wait_for_window(self, title: str) -> None:
         deadline = self._deadline()
