@@ -1,0 +1,1 @@
+"""Who proposes candidates: people and Optuna. All of them pass one gate, the loop's race."""

@@ -1,0 +1,76 @@
+"""A person as an author: harnesses named in the config, and working copies that come in through `evolver propose`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evolver.authors.proposal import proposal
+from evolver.config import HumanAuthor as HumanConfig
+from evolver.errors import UsageError
+from evolver.population import Population
+from evolver.protocols import Evidence, Proposal
+from evolver.records import Candidate, Decision, Manifest
+from evolver.store import Store
+from harnesses.harness import Harness
+from harnesses.library import Library, UnknownHarness
+from harnesses.tree import SEEDS, HarnessError, read_tree, seed_path, tree_files
+
+
+class Human:
+    """Proposes the one harness of its config section, once; a tree that is known already is not proposed again."""
+
+    name = "human"
+
+    def __init__(self, config: HumanConfig, store: Store, library: Library) -> None:
+        self._config = config
+        self._store = store
+        self._library = library
+
+    async def propose(self, evidence: Evidence) -> Proposal | None:
+        harness = read_named(self._config.harness)
+        known = Population(self._store.all(Candidate), self._store.all(Decision))
+        if harness.id in known.harness_ids:
+            return None
+        parent = self._library.get(evidence.parent_harness)
+        name = free_name(self._library, Path(self._config.harness).name, harness.id)
+        return proposal(parent, tree_files(harness), self.name, name, Manifest(why=self._config.why))
+
+
+def propose(store: Store, library: Library, parent: str, tree: Path, why: str) -> Candidate:
+    """`evolver propose`: adds a working copy as a pending candidate, which the loop decides before it asks an author.
+
+    Raises UsageError for an unknown parent, an invalid tree, or one that was proposed before.
+    """
+    try:
+        harness = read_tree(tree)
+        known = Population(store.all(Candidate), store.all(Decision)).candidate(harness.id)
+        if known is not None:
+            raise UsageError(
+                f"{tree} is harness {harness.id[:12]}, which {known.author} proposed already as {known.name!r}"
+            )
+        name = free_name(library, tree.resolve().name, harness.id)
+        made = proposal(library.get(parent), tree_files(harness), Human.name, name, Manifest(why=why))
+        library.add(made.tree, name=name, parents=[parent], message=why)
+    except (HarnessError, UnknownHarness) as error:
+        raise UsageError(str(error)) from error
+    store.append(made.candidate)
+    return made.candidate
+
+
+def read_named(named: str) -> Harness:
+    """A seed by its name, or a harness directory. Raises UsageError."""
+    try:
+        if named in SEEDS:
+            return read_tree(seed_path(named))
+        if not Path(named).is_dir():
+            raise UsageError(f"harness {named!r}: expected one of {', '.join(SEEDS)} or a directory")
+        return read_tree(Path(named))
+    except HarnessError as error:
+        raise UsageError(f"harness {named!r}: {error}") from error
+
+
+def free_name(library: Library, wanted: str, harness_id: str) -> str:
+    """`wanted` made fit for the library; with the id's first digits when another harness has it."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in wanted.lower()).strip("-") or "harness"
+    taken = (library.names() | library.frozen()).get(plain, harness_id) != harness_id
+    return f"{plain[:60]}-{harness_id[:6]}" if taken else plain[:80]

@@ -1,0 +1,149 @@
+"""Optuna as an author: turns one to three knobs of the incumbent, guided by how earlier turns of them came out.
+
+The study is rebuilt from the run's records before every proposal (success lead up, token ratio down), so nothing but
+the records is ever stored, and the same records and seed always give the same proposal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from evolver.authors.proposal import proposal
+from evolver.authors.space import Value, as_changes, knobs_of, value_of
+from evolver.config import StructuredAuthor as StructuredConfig
+from evolver.population import Population
+from evolver.protocols import Evidence, Proposal
+from evolver.records import Candidate, Decision, Manifest
+from evolver.store import Store
+from harnesses.edit import with_changes
+from harnesses.harness import Harness
+from harnesses.library import Library
+from harnesses.tree import HarnessError, Tree, harness_from_files
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+MOST_CHANGES = 3
+ASKS = 200  # an author that finds nothing new in so many asks has nothing more to propose
+
+
+class Structured:
+    """At most `config.n` candidates under `name`."""
+
+    def __init__(self, config: StructuredConfig, store: Store, library: Library, name: str = "structured") -> None:
+        self.name = name
+        self._n = config.n
+        self._knobs = knobs_of(config.space)
+        self._store = store
+        self._library = library
+
+    async def propose(self, evidence: Evidence) -> Proposal | None:
+        population = Population(self._store.all(Candidate), self._store.all(Decision))
+        made = sum(candidate.author == self.name for candidate in population.candidates)
+        if made >= self._n:
+            return None
+        parent = self._library.get(evidence.parent_harness)
+        study = self._study(population, made)
+        name = f"{self.name}-{made + 1}-"  # a crash may have left a tree of this name without its candidate record
+        known = population.harness_ids | {i for n, i in self._library.names().items() if not n.startswith(name)}
+        for _ in range(ASKS):
+            trial = study.ask()
+            settings = self._ask(trial, parent)
+            tree = _edited(parent, settings)
+            if tree is None or harness_from_files(tree).id in known:
+                _fail(study, trial)
+                continue
+            name += harness_from_files(tree).id[:6]
+            return proposal(parent, tree, self.name, name, Manifest(why=self._why(parent, settings, study)))
+        return None
+
+    def _ask(self, trial: Trial, parent: Harness) -> dict[str, Value]:
+        """Which knobs to turn, and to what; a knob that already stands there is left out."""
+        settings: dict[str, Value] = {}
+        for position in range(trial.suggest_int("changes", 1, min(MOST_CHANGES, len(self._knobs)))):
+            knob = str(trial.suggest_categorical(f"knob_{position}", list(self._knobs)))
+            value = trial.suggest_categorical(f"to.{knob}", list(self._knobs[knob]))
+            if isinstance(value, str | int) and value != value_of(parent, knob):
+                settings[knob] = value
+        return settings
+
+    def _study(self, population: Population, made: int) -> Study:
+        """All decided candidates that this space can express, as finished trials in the order of their decisions."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=self._store.config.seed * 1_000 + made, n_startup_trials=5)
+        study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+        for decision in population.decisions:
+            trial = self._trial(population, decision)
+            if trial is not None:
+                study.add_trial(trial)
+        return study
+
+    def _trial(self, population: Population, decision: Decision) -> FrozenTrial | None:
+        from optuna.trial import TrialState, create_trial
+
+        candidate = population.candidate(decision.candidate_harness)
+        if candidate is None or not candidate.parents:
+            return None
+        settings = self._turned(self._library.get(candidate.parents[0]), self._library.get(candidate.harness_id))
+        if not 1 <= len(settings) <= MOST_CHANGES:
+            return None
+        params: dict[str, Value] = {"changes": len(settings)}
+        for position, (knob, value) in enumerate(settings.items()):
+            params |= {f"knob_{position}": knob, f"to.{knob}": value}
+        outcome = _outcome(decision)
+        return create_trial(
+            state=TrialState.FAIL if outcome is None else TrialState.COMPLETE,
+            params=params,
+            distributions={name: self._distribution(name) for name in params},
+            values=outcome,
+        )
+
+    def _turned(self, parent: Harness, child: Harness) -> dict[str, Value]:
+        moved = {knob: value_of(child, knob) for knob in self._knobs if value_of(child, knob) != value_of(parent, knob)}
+        return {knob: value for knob, value in moved.items() if value in self._knobs[knob]}
+
+    def _distribution(self, name: str) -> BaseDistribution:
+        from optuna.distributions import CategoricalDistribution, IntDistribution
+
+        if name == "changes":
+            return IntDistribution(1, min(MOST_CHANGES, len(self._knobs)))
+        return CategoricalDistribution(self._knobs[name[3:]] if name.startswith("to.") else list(self._knobs))
+
+    def _why(self, parent: Harness, settings: dict[str, Value], study: Study) -> str:
+        moves = ", ".join(f"{knob} {value_of(parent, knob)} → {value}" for knob, value in settings.items())
+        alike = [t for t in study.trials if t.values and any(t.params.get(f"to.{k}") == v for k, v in settings.items())]
+        if not alike:
+            return f"{moves}: not tried before in this run."
+        lead = sum(t.values[0] for t in alike) / len(alike)
+        return f"{moves}: {len(alike)} earlier candidate(s) with part of this moved success by {100 * lead:+.1f} pp."
+
+
+def _edited(parent: Harness, settings: dict[str, Value]) -> Tree | None:
+    """The changed tree; None when nothing would change or the combination is no valid harness."""
+    if not settings:
+        return None
+    try:
+        return with_changes(parent, as_changes(parent, settings))
+    except HarnessError:
+        return None
+
+
+def _fail(study: Study, trial: Trial) -> None:
+    from optuna.trial import TrialState
+
+    study.tell(trial, state=TrialState.FAIL)
+
+
+def _outcome(decision: Decision) -> Sequence[float] | None:
+    """(success lead in 0..1, log of candidate's tokens per solved task over the incumbent's); None without a look."""
+    lead = decision.looks[-1].effect.point if decision.looks else None
+    if lead is None:
+        return None
+    ours, theirs = decision.tokens_per_solved, decision.incumbent_tokens_per_solved
+    return [lead, math.log(ours / theirs) if ours and theirs else 0.0]
