@@ -1,0 +1,49 @@
+"""Picks the back end: Docker when a daemon answers, else bubblewrap on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+from evolver.errors import NotReady
+from evolver.protocols import Sandboxes
+from evolver.sandboxes.rootfs import Say
+
+Kind = Literal["auto", "docker", "local"]
+
+
+def say_to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def open_backend(kind: Kind = "auto", spares: int = 1, say: Say = say_to_stderr) -> Sandboxes:
+    """A back end (close it with `aclose`). `auto` falls back to local without a Docker daemon and says why.
+
+    Raises NotReady when the back end asked for can't be had on this machine.
+    """
+    if kind != "local":
+        try:
+            from evolver.sandboxes.docker import DockerSandboxes, connect, reap
+
+            client = connect()
+            reap(client)
+            return DockerSandboxes(client, spares=spares, say=say)
+        except NotReady as error:
+            if kind == "docker":
+                raise
+            say(f"sandboxes: {error}; using bubblewrap")
+    from evolver.sandboxes.local import LocalSandboxes
+
+    return LocalSandboxes(spares=spares, say=say)
+
+
+def reap() -> int:
+    """Removes what dead or expired runs left behind; 0 without a Docker daemon (local sandboxes die with their owner)."""
+    from evolver.sandboxes.docker import connect
+    from evolver.sandboxes.docker import reap as reap_containers
+
+    try:
+        client = connect()
+    except NotReady:
+        return 0
+    return reap_containers(client)

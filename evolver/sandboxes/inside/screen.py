@@ -1,0 +1,126 @@
+"""The screen: Xvfb under its own user, frames read from its memory-mapped frame buffer, window titles over X."""
+
+import contextlib
+import io
+import mmap
+import os
+import struct
+import subprocess
+import time
+
+import people
+
+FOLDER = "/run/screen" if people.SEPARATE else "/tmp/.screen"
+QUIET_S = 0.2  # the screen has settled when it has not changed for this long
+AFTER_ACT_S = 0.45  # and not earlier than this after an action: applications answer late
+
+
+class ScreenLost(Exception):
+    """The X server or the desktop is gone."""
+
+
+class Screen:
+    def __init__(self, width, height, env):
+        self.width, self.height, self.last_act = width, height, 0.0
+        self._frame, self._last, self._x, self._ready = None, (None, None), None, False
+        if not people.SEPARATE:
+            os.makedirs(FOLDER, exist_ok=True)
+        self.xvfb = people.popen(
+            ["Xvfb", ":0", "-screen", "0", f"{width}x{height}x24", "-fbdir", FOLDER, "-nolisten", "tcp", "-noreset", "-ac"],
+            uid=people.SCREEN, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={"PATH": people.ENV["PATH"], "HOME": "/tmp"},
+        )  # fmt: skip
+        here = os.path.dirname(os.path.abspath(__file__))
+        self.desktop = people.popen(
+            ["bash", f"{here}/desktop.sh"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        people.KNOWN[self.xvfb.pid] = self.xvfb
+        people.KNOWN[self.desktop.pid] = self.desktop
+
+    def wait_for_x(self, limit_s=10):
+        deadline = time.monotonic() + limit_s
+        while not os.path.exists("/tmp/.X11-unix/X0"):
+            if self.xvfb.poll() is not None or time.monotonic() > deadline:
+                raise ScreenLost("the X server did not start")
+            time.sleep(0.005)
+
+    @property
+    def x(self):
+        """The connection to the X server (python-xlib), opened at the first use."""
+        if self.xvfb.poll() is not None:
+            raise ScreenLost("the X server has ended")
+        if self._x is None:
+            self.wait_for_x()
+            from Xlib import display
+
+            os.environ["DISPLAY"] = ":0"
+            self._x = display.Display()
+        return self._x
+
+    def wait_ready(self, limit_s=15):
+        """Returns once the desktop's own window is mapped, so that the first picture shows what a person would see."""
+        if self._ready:
+            return
+        deadline = time.monotonic() + limit_s
+        while not any(desktop for _, desktop in self._clients()):
+            if time.monotonic() > deadline:
+                raise ScreenLost("the desktop did not start")
+            time.sleep(0.02)
+        self._ready = True
+
+    def _property(self, window, name):
+        found = window.get_full_property(self.x.intern_atom(name), 0)
+        return None if found is None else found.value
+
+    def _clients(self):
+        """(title, is the desktop) of the windows that the window manager manages."""
+        from Xlib.error import BadWindow
+
+        kind = self.x.intern_atom("_NET_WM_WINDOW_TYPE_DESKTOP")
+        found = []
+        for wid in self._property(self.x.screen().root, "_NET_CLIENT_LIST") or ():
+            with contextlib.suppress(BadWindow):
+                window = self.x.create_resource_object("window", wid)
+                title = self._property(window, "_NET_WM_NAME") or self._property(window, "WM_NAME") or b""
+                title = title.decode("utf-8", "replace") if isinstance(title, bytes) else str(title)
+                found.append((title, kind in (self._property(window, "_NET_WM_WINDOW_TYPE") or ())))
+        return found
+
+    def windows(self):
+        self.wait_ready()
+        return [title for title, desktop in self._clients() if not desktop]
+
+    def _pixels(self):
+        """The raw frame (BGRX rows), straight from the X server's memory."""
+        if self._frame is None:
+            path = f"{FOLDER}/Xvfb_screen0"
+            with people.acting_as(people.SCREEN):
+                handle = os.open(path, os.O_RDONLY)
+            with os.fdopen(handle, "rb") as file:
+                self._frame = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            header = struct.unpack(">25I", self._frame[:100])  # X window dump: sizes are big-endian words
+            self._start, self._stride = header[0] + header[19] * 12, header[12]
+        self.x.sync()
+        return self._frame[self._start : self._start + self._stride * self.height]
+
+    def shot(self, settle_s):
+        """(png, settled): waits until the picture stands still, `settle_s` seconds at most."""
+        self.wait_ready()
+        started = now = time.monotonic()
+        pixels, still_since, settled = self._pixels(), now, False
+        while now - started < settle_s:
+            if now - still_since >= QUIET_S and now - self.last_act >= AFTER_ACT_S:
+                settled = True
+                break
+            time.sleep(0.05)
+            fresh, now = self._pixels(), time.monotonic()
+            if fresh != pixels:
+                pixels, still_since = fresh, now
+        if self._last[0] != pixels:
+            from PIL import Image
+
+            image = Image.frombuffer("RGB", (self.width, self.height), pixels, "raw", "BGRX", self._stride, 1)
+            buffer = io.BytesIO()
+            image.save(buffer, "PNG", compress_level=1)
+            self._last = (pixels, buffer.getvalue())
+        return self._last[1], settled

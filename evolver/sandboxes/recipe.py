@@ -1,0 +1,71 @@
+"""What is inside every sandbox: the packages of the root file system, its settings, and the hashes that name them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from harnesses.harness import Environment
+
+SUITE = "bookworm"
+AGENT_UID = 1000
+SCREEN_UID = 1001
+SITE = "/opt/evolver/site"  # grader libraries; not on the agent's Python path
+AGENT_SITE = "/usr/local/lib/python3.11/dist-packages"
+INSIDE = "/opt/evolver/inside"
+
+TERMINAL_PACKAGES = (
+    "python3", "python3-pil", "python3-lxml", "git", "ripgrep", "jq", "sqlite3", "zip", "unzip", "xz-utils", "bzip2",
+    "less", "file", "procps", "psmisc", "tini", "ca-certificates", "tree", "bc", "nano",
+)  # fmt: skip
+DESKTOP_PACKAGES = (
+    "xvfb", "openbox", "pcmanfm", "mousepad", "xdg-utils", "xclip", "xdotool", "wmctrl", "x11-xserver-utils",
+    "libreoffice-calc", "libreoffice-writer", "libreoffice-impress", "libreoffice-gtk3",
+    "dbus", "dbus-x11", "at-spi2-core", "python3-pyatspi", "gir1.2-atspi-2.0", "libatk-adaptor", "libgail-common",
+    "python3-xlib", "fonts-dejavu-core", "fonts-liberation", "fonts-noto-color-emoji", "fonts-nanum",
+    "adwaita-icon-theme", "shared-mime-info", "desktop-file-utils",
+)  # fmt: skip
+SHARED_CACHE = Path("/var/cache/evolver")
+GRADER_WHEELS = ("openpyxl==3.1.5", "python-pptx==1.0.2", "python-docx==1.1.2")
+GRADER_DEBS = ("python3-odf",)  # odfpy has no wheel: its files are taken out of the Debian package
+
+
+def cache_dir() -> Path:
+    """`$EVOLVER_CACHE`, else ~/.cache/evolver; root's is /var/cache/evolver, where every user can read it. Not created here."""
+    own = SHARED_CACHE if os.geteuid() == 0 else Path.home() / ".cache" / "evolver"
+    return Path(os.environ.get("EVOLVER_CACHE") or own).resolve()
+
+
+def digest_of(*parts: str) -> str:
+    """16 hex digits that name these texts, in this order."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def base_digest() -> str:
+    """Names the root file system: packages, grader wheels, and the script and settings that finish it (16 hex digits)."""
+    here = Path(__file__).parent
+    parts = [json.dumps([SUITE, TERMINAL_PACKAGES, DESKTOP_PACKAGES, GRADER_WHEELS, GRADER_DEBS])]
+    parts += [(here / "finish.sh").read_text()]
+    return digest_of(*parts)
+
+
+def inside_digest() -> str:
+    """Names the programs that run in the sandbox (16 hex digits)."""
+    sha = hashlib.sha256()
+    for path in sorted((Path(__file__).parent / "inside").iterdir()):
+        if path.is_file():
+            sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return sha.hexdigest()[:16]
+
+
+def environment_digest(environment: Environment) -> str:
+    """Names what an environment adds to the base, together with the base (16 hex digits)."""
+    parts = [base_digest(), inside_digest(), *sorted(environment.apt), "|", *sorted(environment.pip)]
+    return digest_of(*parts)
+
+
+def on_path(program: str) -> bool:
+    return shutil.which(program) is not None

@@ -1,0 +1,184 @@
+"""Builds the one Debian root file system that every sandbox runs on; both back ends share it."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import fcntl
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from evolver.errors import NotReady, UsageError
+from evolver.sandboxes import recipe
+
+Say = Callable[[str], None]
+DEFAULT_MIRROR = "http://deb.debian.org/debian"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+APT_SETTINGS = 'APT::Install-Recommends "false";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
+NO_DOCS = "".join(f"path-exclude=/usr/share/{part}/*\n" for part in ("doc", "man", "info", "locale", "help"))
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One builder at a time per name; the lock goes with the process, however it ends."""
+    folder = recipe.cache_dir() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def rootfs_path() -> Path:
+    """Where the root file system of today's recipe lies once built; the rename that puts it there is the last step."""
+    places = [folder / "rootfs" / recipe.base_digest() for folder in (recipe.cache_dir(), recipe.SHARED_CACHE)]
+    return next((place for place in places if place.is_dir()), places[0])
+
+
+def host_mirror(etc_apt: Path = Path("/etc/apt")) -> str:
+    """The Debian mirror that this machine uses, from sources.list or *.sources; else deb.debian.org (Ubuntu)."""
+    texts = [p.read_text(errors="replace") for p in [etc_apt / "sources.list"] if p.is_file()]
+    folder = etc_apt / "sources.list.d"
+    names = sorted(p for p in folder.iterdir() if p.suffix in (".list", ".sources")) if folder.is_dir() else []
+    texts += [p.read_text(errors="replace") for p in names]
+    for text in texts:
+        for line in text.splitlines():
+            match = re.match(r"\s*(?:deb\s+(?:\[[^]]*]\s*)?|URIs:\s*)(https?://\S+)", line)
+            if match and re.search(r"/debian/?$", match[1]):
+                return match[1].rstrip("/")
+    return DEFAULT_MIRROR
+
+
+def _apt_settings() -> str:
+    """Ours, and those of the host that decide whether its mirror answers (proxies, clock checks)."""
+    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
+    wanted = re.compile(r"^Acquire::(https?::Proxy|Check-Valid-Until|Check-Date)\b")
+    return APT_SETTINGS + "".join(f"{line}\n" for line in dump.splitlines() if wanted.match(line))
+
+
+def build_rootfs(say: Say = lambda text: None) -> Path:
+    """The root file system's directory, built first if it is missing (root only; 3 to 5 minutes, 1.3 GB).
+
+    Safe under two builders (file lock) and under kill -9 (a half-built tree has another name and is swept next time).
+    """
+    final = rootfs_path()
+    if final.is_dir():
+        return final
+    if os.geteuid() != 0:
+        raise NotReady(f"the sandbox's root file system is not built ({final}): run `sudo evolver doctor --fix`")
+    for program in ("debootstrap", "chroot", "unshare"):
+        if not recipe.on_path(program):
+            raise NotReady(f"{program} is missing: apt-get install debootstrap util-linux")
+    if not KEYRING.is_file():
+        raise NotReady(f"Debian's keyring is missing ({KEYRING}): apt-get install debian-archive-keyring")
+    with locked("rootfs"):
+        if final.is_dir():
+            return final
+        final.parent.mkdir(parents=True, exist_ok=True)
+        for left in final.parent.glob("*.partial"):
+            shutil.rmtree(left)
+        partial = final.with_suffix(".partial")
+        _build(partial, say)
+        partial.rename(final)
+    return final
+
+
+def _build(root: Path, say: Say) -> None:
+    mirror = host_mirror()
+    say(f"root file system: Debian {recipe.SUITE} from {mirror}")
+    _run(["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", "--include=ca-certificates",
+          recipe.SUITE, str(root), mirror])  # fmt: skip
+    (root / "etc/apt/apt.conf.d/90evolver").write_text(_apt_settings())
+    (root / "etc/dpkg/dpkg.cfg.d/90evolver").write_text(NO_DOCS)
+    (root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
+    (root / "usr/sbin/policy-rc.d").chmod(0o755)
+    (root / "etc/apt/sources.list").write_text(f"deb {mirror} {recipe.SUITE} main\n")
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    packages = recipe.TERMINAL_PACKAGES + recipe.DESKTOP_PACKAGES
+    say(f"root file system: {len(packages)} packages (about two minutes)")
+    chroot(root, "apt-get update -qq")
+    chroot(root, "DEBIAN_FRONTEND=noninteractive apt-get install -y -qq " + " ".join(packages))
+    say("root file system: grader libraries and settings")
+    download_wheels(recipe.GRADER_WHEELS, root / recipe.SITE.lstrip("/"))
+    chroot(root, f"cd /tmp && apt-get download -qq {' '.join(recipe.GRADER_DEBS)} && for deb in *.deb; do dpkg -x $deb unpacked; done"
+           f" && cp -r unpacked/usr/lib/python3/dist-packages/. {recipe.SITE}/")  # fmt: skip
+    shutil.copy(Path(__file__).parent / "finish.sh", root / "tmp/finish.sh")
+    chroot(root, "bash /tmp/finish.sh")
+
+
+def chroot(root: Path, command: str) -> None:
+    """Runs a shell command in the tree, in its own mount and process namespaces: nothing stays mounted, whatever ends it."""
+    _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={root}/proc",
+          "chroot", str(root), "/bin/sh", "-c", command])  # fmt: skip
+
+
+def _run(argv: list[str]) -> None:
+    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False, env=env)
+    if done.returncode != 0:
+        tail = (done.stdout + done.stderr)[-800:].strip()
+        raise NotReady(f"building the root file system failed (exit {done.returncode}): {' '.join(argv)[:200]}\n{tail}")
+
+
+def download_wheels(names: tuple[str, ...], target: Path) -> None:
+    """Unpacks wheels and what they depend on into `target`, for the sandbox's Python 3.11; runs none of their code.
+
+    Raises `UsageError` with pip's own reason when a package can't be had.
+    """
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(target), "--no-compile",
+            "--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp", *names]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]
+        raise UsageError(f"pip packages {', '.join(names)}: {' '.join(errors)[:500]}")
+
+
+def check_apt_names(names: tuple[str, ...]) -> None:
+    """Raises UsageError for what is not a Debian package name."""
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name):
+            raise UsageError(f"environment.apt: {name!r} is not a Debian package name")
+
+
+def check_pip_names(names: tuple[str, ...]) -> None:
+    """Raises UsageError for what is not a plain requirement (a URL, a path or an option would reach beyond the index)."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]+])?([=<>!~]=?[\w.*+!,<>=~]+)?", name):
+            raise UsageError(f"environment.pip: {name!r} is not a plain requirement such as 'python-pptx' or 'openpyxl==3.1.5'")
+
+
+def inside_layer() -> Path:
+    """The directory with the programs that run in the sandbox, compiled, in the cache."""
+    final = recipe.cache_dir() / "inside" / recipe.inside_digest()
+    if final.is_dir():
+        return final
+    with locked("inside"):
+        if not final.is_dir():
+            partial = final.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(Path(__file__).parent / "inside", partial, ignore=shutil.ignore_patterns("__pycache__"))
+            mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+            compileall.compile_dir(partial, quiet=2, stripdir=str(partial), prependdir=recipe.INSIDE, invalidation_mode=mode)
+            partial.rename(final)
+    return final
+
+
+def pip_layer(names: tuple[str, ...]) -> Path:
+    """The directory that holds exactly these pip packages, downloaded once per set of names."""
+    check_pip_names(names)
+    final = recipe.cache_dir() / "pip" / recipe.digest_of(*sorted(names))
+    if final.is_dir():
+        return final
+    with locked(f"pip-{final.name}"):
+        if not final.is_dir():
+            partial = final.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            download_wheels(tuple(sorted(names)), partial)
+            partial.rename(final)
+    return final
