@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from git import Git, InvalidGitRepositoryError, Repo
+from git import InvalidGitRepositoryError, Repo
 
 from harnesses.harness import Harness
 from harnesses.tree import HarnessError, Tree, git_objects, harness_from_files, object_id, read_tree, seed_path
@@ -48,6 +48,7 @@ class Library:
             self._repo = Repo(path, expand_vars=False)
         except InvalidGitRepositoryError as error:
             raise HarnessError(f"{path}: expected a git repository or nothing") from error
+        self.path = path
         self._git_dir = Path(self._repo.common_dir)
         self._repo.git.update_environment(**_environment(self._git_dir))
         self._loaded: dict[str, Harness] = {}
@@ -222,15 +223,16 @@ def _checked(name: str) -> str:
 
 
 def _create(path: Path) -> None:
-    """Makes a bare repository beside `path` and moves it there, so that no half-made one is ever seen."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Makes a bare repository beside `path` and moves it there, so that no half-made one is ever seen.
+
+    By hand (gitrepository-layout), since `git init` would bring in the user's templates, hooks and defaults.
+    """
     new = path.with_name(f".{path.name}.new")
     shutil.rmtree(new, ignore_errors=True)
-    new.mkdir()
-    git = Git(new)
-    git.update_environment(**_environment(new), GIT_DEFAULT_REF_FORMAT="files", GIT_DEFAULT_HASH="sha1")
-    git.init("--bare", "--quiet", "--template=", "--initial-branch=main")
-    git.config("gc.auto", "0")
+    for folder in ("objects", "refs/heads"):
+        (new / folder).mkdir(parents=True)
+    (new / "HEAD").write_text("ref: refs/heads/main\n")
+    (new / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n")
     new.rename(path)
 
 
@@ -239,6 +241,8 @@ def _environment(git_dir: Path) -> dict[str, str]:
     return {
         "GIT_DIR": str(git_dir.resolve()),
         "GIT_COMMON_DIR": str(git_dir.resolve()),
+        "GIT_WORK_TREE": str(git_dir.resolve()),
+        "GIT_INDEX_FILE": str(git_dir.resolve() / "index"),
         "GIT_OBJECT_DIRECTORY": str(git_dir.resolve() / "objects"),
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
