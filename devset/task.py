@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -112,7 +114,8 @@ class Task(Strict):
     `argv[2]`, may import `devset.checks`, and prints one JSON object: criterion id → {"value": 0..1,
     "explanation": str}. Any other exit is a checker error, never a score.
 
-    `hash` is the sha256 over everything here but `split`.
+    `hash` is the sha256 over everything here but `hash` itself and what a split says of the task (`split`,
+    `seen_in_training`); see `task_hash`.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -136,3 +139,16 @@ class Task(Strict):
     oracle: Oracle = Oracle()
     requires_pip: tuple[str, ...] = ()
     source: str = ""
+
+
+def task_hash(task: Task) -> str:
+    """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256."""
+    fields = task.model_dump(exclude={"hash", "split", "seen_in_training", "channels", *_FILES})
+    fields["channels"] = sorted(task.channels)
+    for name in _FILES:
+        files: dict[str, bytes] = getattr(task, name)
+        fields[name] = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+_FILES = ("exec_files", "hidden_files", "gt_files")
