@@ -53,9 +53,10 @@ def card(number: int = 0, success: bool | None = True, tokens: int | None = 1000
     )  # fmt: skip
 
 
-def candidate(name: str, harness: str, parent: str, author: str = "human") -> Candidate:
+def candidate(name: str, harness: str, parent: str | None, author: str = "human") -> Candidate:
     return Candidate(
-        id=name, name=name, harness_id=harness, parents=(parent,), author=author, components=("T", "P"),
+        id=name, name=name, harness_id=harness, parents=(parent,) if parent else (), author=author,
+        components=("T", "P") if parent else (),
         changes=("tools: + bash",), manifest=Manifest(why=f"{name} should work better"), proposed_at=1.0,
     )  # fmt: skip
 
@@ -111,9 +112,10 @@ def gap(**changes: object) -> Gap:
 def records() -> list[Record]:
     beta1, beta2 = candidate("beta1", BETA1, ALPHA), candidate("beta2", BETA2, BETA1, "structured")
     return [
-        beta1, evaluation(ALPHA, TEACHER, ci(0.3, 0.15, 0.5)), evaluation(BETA1, TEACHER, ci(0.9, 0.7, 0.97)),
+        candidate("alpha", ALPHA, None), beta1,
+        evaluation(ALPHA, TEACHER, ci(0.3, 0.15, 0.5)), evaluation(BETA1, TEACHER, ci(0.9, 0.7, 0.97)),
         decision(1, beta1, ci(0.6, 0.4, 0.8)), beta2, decision(2, beta2, ci(-0.04, -0.12, 0.04)),
-        distillation(), gap(), card(0), card(1, None, None),
+        evaluation(BETA1, STUDENT, ci(0.4, 0.3, 0.5, 40), "test"), distillation(), gap(), card(0), card(1, None, None),
         ledger("led-1"), ledger("led-2", role="student", model_id=STUDENT),
         ledger("led-3", role="author", model_id="gpt-x", input_tokens=None, output_tokens=None, cost_usd=None),
         Ending(id="end-1", reason="done", detail="", at=4.0),

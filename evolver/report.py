@@ -1,0 +1,330 @@
+"""What a run found, as four tables and two figures: pure views of its records, on screen, as Markdown or one HTML file.
+
+What is unknown is printed as "unknown", never as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from evolver.budget import Spent
+from evolver.config import DemonstratorSpec
+from evolver.phrasing import UNKNOWN, count, dollars, percent, pp, ratio
+from evolver.population import Population
+from evolver.records import (
+    Candidate,
+    Decision,
+    Distillation,
+    Ending,
+    Evaluation,
+    Gap,
+    Interval,
+    LedgerEntry,
+    Purpose,
+    Rollout,
+    Scorecard,
+)
+from evolver.store import Store
+from harnesses.library import Library
+
+MARKS = {"promote": "● promote", "reject": "✕ reject", "inconclusive": "◇ inconclusive", "keep": "■ keep"}
+SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train", "admit")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of words, with a sentence under it. `right` names the columns that are set flush right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+    right: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Report:
+    """`lines` come first: whose run it is, who taught, how it ended."""
+
+    title: str
+    lines: tuple[str, ...]
+    tables: tuple[Table, ...]
+
+
+def report(store: Store) -> Report:
+    """The whole report of a run directory, as far as the run has come."""
+    names = harness_names(store)
+    gaps = [gap_table(gap, names) for gap in newest_gaps(store)] or [
+        Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
+    ]
+    tables = (lineage_table(store, names), channel_table(store, names), *gaps, ledger_table(store))
+    return Report(f"Run {store.path.name}", (*header(store, names), *student_lines(store, names)), tables)
+
+
+def teacher_line(store: Store) -> str:
+    """Who taught, as every report must say it (a scripted demonstrator is never called a model)."""
+    teacher = store.config.teacher
+    if isinstance(teacher, DemonstratorSpec):
+        return f"demonstrator (scripted, slip rate {teacher.slip_rate:g})"
+    return f"{teacher.model} at {teacher.base_url or 'the default endpoint'}"
+
+
+def header(store: Store, names: dict[str, str]) -> list[str]:
+    cards, endings = store.all(Scorecard), store.all(Ending)
+    unscored = sum(card.success is None for card in cards)
+    lines = [
+        f"teacher: {teacher_line(store)}",
+        f"run {store.run_id}, lineage {store.config.lineage}, seed {store.config.seed}",
+        f"{len(store.all(Rollout)):,} rollouts, {len(cards):,} graded, {unscored:,} unscored (our failure: in no mean)",
+    ]
+    incumbent = Population(store.all(Candidate), store.all(Decision)).incumbent
+    if incumbent is not None:
+        lines.append(f"best harness: {_name(incumbent, names)}")
+    if not endings:
+        lines.append("state: not ended (running, or killed: the same command resumes it)")
+    elif endings[-1].reason == "done":
+        lines.append("state: done")
+    else:
+        lines.append(f"state: stopped before the end ({endings[-1].reason}): {endings[-1].detail}")
+    return lines
+
+
+def student_lines(store: Store, names: dict[str, str]) -> list[str]:
+    """One line per student: rows, loss, and its success beside the untrained control's on the test split."""
+    measured = {(e.model_id, e.harness_id): e for e in store.all(Evaluation) if e.purpose == "test"}
+
+    def success(model_id: str, harness_id: str) -> str:
+        found = measured.get((model_id, harness_id))
+        return percent(found.success) if found else UNKNOWN
+
+    return [
+        f"student of {_name(d.teacher_harness, names)}, seed {d.seed}: {d.base_model}, {d.rows:,} rows, "
+        f"loss {_loss(d.train_loss_first)} → {_loss(d.train_loss_last)}, {d.train_s:.0f} s; "
+        f"test {success(d.student_model, d.teacher_harness)}, untrained {success(d.base_model, d.teacher_harness)}"
+        for d in store.all(Distillation)
+    ]
+
+
+def harness_names(store: Store) -> dict[str, str]:
+    """Harness id → the name that people gave it."""
+    named: dict[str, str] = {}
+    if (store.path / "library" / "HEAD").is_file():
+        with_names = Library(store.path / "library")
+        named = {harness: name for name, harness in reversed(with_names.names().items())}
+        with_names.close()
+    return named | {c.harness_id: c.name for c in reversed(store.all(Candidate))}
+
+
+def newest_gaps(store: Store) -> list[Gap]:
+    """The last measurement of each pair."""
+    return list({(gap.harness_a, gap.harness_b): gap for gap in store.all(Gap)}.values())
+
+
+def effect_of(decision: Decision) -> tuple[Interval | None, str]:
+    """The effect that a verdict rests on and where it was measured: the confirmation, or the last look of the race."""
+    if decision.confirmation is not None:
+        return decision.confirmation, "select"
+    if decision.looks:
+        return decision.looks[-1].effect, f"dev x{decision.looks[-1].attempts}"
+    return None, "not measured"
+
+
+def lineage_table(store: Store, names: dict[str, str]) -> Table:
+    """One row per candidate, in the order in which they were proposed."""
+    decisions = Population(store.all(Candidate), store.all(Decision)).decision_of
+    rows = []
+    for candidate in store.all(Candidate):
+        decision = decisions.get(candidate.id)
+        if decision is None:
+            verdict = "▲ start" if not candidate.parents else "○ undecided"
+            measured, costs, why = ("", ""), ("", ""), candidate.manifest.why
+        else:
+            effect, where = effect_of(decision)
+            verdict = MARKS[decision.verdict]
+            measured = (pp(effect) if effect else UNKNOWN, f"{where}, n = {effect.n}" if effect else where)
+            costs = (count(decision.tokens_per_solved), count(decision.incumbent_tokens_per_solved))
+            why = decision.reasons[-1] if decision.reasons else ""
+        parents = ", ".join(_name(parent, names) for parent in candidate.parents)
+        changed = "+".join(candidate.components)
+        rows.append((candidate.name, parents, candidate.author, changed, verdict, *measured, *costs, why))
+    return Table(
+        "Lineage",
+        (
+            "candidate", "parent", "author", "changed", "verdict", "effect [95 %]", "measured on", "tokens/solved",
+            "incumbent's", "why",
+        ),
+        tuple(rows),
+        "Changed: F scaffold, T tools, P prompt, E environment. Effect: success of the candidate minus the "
+        "incumbent's, paired by task, in percentage points. Tokens per solved task are of the dev split.",
+        frozenset({"tokens/solved", "incumbent's"}),
+    )  # fmt: skip
+
+
+def shown_evaluations(store: Store) -> list[Evaluation]:
+    """The teacher's evaluation of each harness, in the order of the harnesses: on test where there is one, else dev."""
+    students = {m for d in store.all(Distillation) for m in (d.student_model, d.base_model)}
+    shown: dict[str, Evaluation] = {}
+    for evaluation in store.all(Evaluation):
+        if evaluation.model_id in students:
+            continue
+        known = shown.get(evaluation.harness_id)
+        if known is None or SHOWN_FIRST.index(evaluation.purpose) <= SHOWN_FIRST.index(known.purpose):
+            shown[evaluation.harness_id] = evaluation
+    return list(shown.values())
+
+
+def channel_table(store: Store, names: dict[str, str]) -> Table:
+    """One row per harness and app: what was called, and how often it worked by channel."""
+    rows = []
+    for evaluation in shown_evaluations(store):
+        for row in evaluation.channels:
+            calls = row.gui_calls + row.terminal_calls
+            share = f"{100 * row.gui_calls / calls:.0f} %" if calls else UNKNOWN
+            worked = "; ".join(f"{c} {percent(i)} (n = {i.n})" for c, i in row.success_by_channel.items())
+            where = f"{evaluation.split} x{evaluation.attempts}"
+            numbers = (str(row.gui_calls), str(row.terminal_calls), share, count(row.tokens))
+            rows.append((_name(evaluation.harness_id, names), where, row.app, str(row.rollouts), *numbers, worked))
+    return Table(
+        "Channels per app",
+        (
+            "harness",
+            "split",
+            "app",
+            "rollouts",
+            "GUI calls",
+            "terminal calls",
+            "GUI share",
+            "tokens",
+            "success by channel",
+        ),
+        tuple(rows),
+        f"Played by {teacher_line(store)}. n counts tasks; a rollout over two apps counts in both rows.",
+        frozenset({"rollouts", "GUI calls", "terminal calls", "GUI share", "tokens"}),
+    )
+
+
+def gap_table(gap: Gap, names: dict[str, str]) -> Table:
+    """Teacher and student under A and B, with the gap B minus A, the controls and what training added."""
+    a, b = _name(gap.harness_a, names), _name(gap.harness_b, names)
+    blank = ""
+    rows = (
+        ("teacher", percent(gap.teacher_a), percent(gap.teacher_b), pp(gap.teacher_gap)),
+        ("student", percent(gap.student_a), percent(gap.student_b), pp(gap.student_gap)),
+        ("untrained control", percent(gap.control_a), percent(gap.control_b), blank),
+        ("student minus control", pp(gap.lift_a), pp(gap.lift_b), blank),
+        ("amplification", blank, blank, amplification_text(gap)),
+    )
+    return Table(
+        f"Teacher and student gap: {a} (A) and {b} (B)",
+        ("", f"A = {a}", f"B = {b}", "gap B - A"),
+        rows,
+        gap_caption(gap),
+    )
+
+
+def amplification_text(gap: Gap) -> str:
+    """Student gap / teacher gap with its interval, or why there is none."""
+    low, high = gap.teacher_gap.low, gap.teacher_gap.high
+    if gap.amplification.point is None and low is not None and high is not None and low <= 0 <= high:
+        return "not defined: teacher gap's interval includes 0"
+    return ratio(gap.amplification)
+
+
+def gap_caption(gap: Gap) -> str:
+    """n, seeds, how the intervals were made, and what they leave out."""
+    seeds = ", ".join(str(seed) for seed in gap.student_seeds) or "none"
+    notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in gap.notes)
+    return (
+        f"{gap.n_tasks} test tasks, scored in every arm; student seeds: {seeds}. "
+        f"Intervals: {gap.student_gap.method}.{notes}"
+    )
+
+
+def ledger_table(store: Store) -> Table:
+    """Calls, tokens and cost by role and model, each billed call once."""
+    sums: dict[tuple[str, str], Spent] = {}
+    total = Spent()
+    for entry in store.all(LedgerEntry):
+        sums.setdefault((entry.role, entry.model_id), Spent()).add(entry)
+        total.add(entry)
+    rows = [(role, model, *_spent(spent)) for (role, model), spent in sorted(sums.items())]
+    if rows:
+        rows.append(("total", "", *_spent(total)))
+    return Table(
+        "Ledger",
+        ("role", "model", "rollouts", "calls", "tokens", "cost"),
+        tuple(rows),
+        "The demonstrator and students run on this machine and cost nothing by declaration.",
+        frozenset({"rollouts", "calls", "tokens", "cost"}),
+    )
+
+
+def _spent(spent: Spent) -> tuple[str, str, str, str]:
+    tokens = _known(f"{spent.tokens:,}", spent.tokens, spent.unknown_tokens)
+    cost = _known(dollars(spent.cost_usd), spent.cost_usd, spent.unknown_cost)
+    return f"{spent.rollouts:,}", f"{spent.calls:,}", tokens, cost
+
+
+def _known(text: str, value: float, unknown: int) -> str:
+    if not unknown:
+        return text
+    return f"at least {text} ({unknown:,} entries unknown)" if value else UNKNOWN
+
+
+def _name(harness_id: str, names: dict[str, str]) -> str:
+    return names.get(harness_id, harness_id[:8])
+
+
+def _loss(loss: float | None) -> str:
+    return UNKNOWN if loss is None else f"{loss:.3f}"
+
+
+# --- as text -------------------------------------------------------------------------------------------------------
+
+
+def print_report(shown: Report, console: Console) -> None:
+    """To a terminal or a pipe; columns are as wide as their words need, so that nothing is lost when piped."""
+    console.print(Text(shown.title, style="bold"))
+    for line in shown.lines:
+        console.print(Text(line))
+    for table in shown.tables:
+        console.print()
+        console.print(to_rich(table))
+        console.print(Text(table.caption, style="dim"))
+
+
+def to_rich(table: Table) -> RenderableType:
+    if not table.rows:
+        return Text(f"{table.title}: nothing yet", style="bold")
+    made = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in table.columns:
+        made.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
+    for row in table.rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+def to_markdown(shown: Report) -> str:
+    parts = [f"# {shown.title}", "\n".join(f"- {line}" for line in shown.lines)]
+    for table in shown.tables:
+        parts += [f"## {table.title}", _markdown_rows(table), table.caption]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_rows(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    rule = ["---:" if column in table.right else "---" for column in table.columns]
+    return "\n".join([line(table.columns), line(rule), *(line(row) for row in table.rows)]) if table.rows else ""
+
+
+def to_json(shown: Report) -> dict[str, object]:
+    """One object: title, lines, and each table as a list of rows by column name."""
+    tables = {t.title: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in shown.tables}
+    return {"title": shown.title, "lines": list(shown.lines), "tables": tables}

@@ -1,0 +1,90 @@
+"""The report as one HTML file that needs no server and no network: tables, figures, captions."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
+from evolver.records import Decision
+from evolver.report import Report, Table, gap_caption, harness_names, newest_gaps, report, teacher_line
+from evolver.store import Store
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.9rem; }
+th, td { text-align: left; padding: 0.3rem 0.8rem 0.3rem 0; border-bottom: 1px solid #ddd; vertical-align: top; }
+.right { text-align: right; font-variant-numeric: tabular-nums; }
+.caption { color: #555; font-size: 0.9rem; max-width: 60rem; }
+figure { margin: 1rem 0; }
+"""
+
+
+def write_page(store: Store) -> Path:
+    """Writes RUN/report.html anew and returns its path."""
+    path = store.path / "report.html"
+    half = path.with_suffix(".html.part")
+    half.write_text(page(store), encoding="utf-8")
+    half.replace(path)
+    return path
+
+
+def page(store: Store) -> str:
+    shown = report(store)
+    lines = "".join(f"<li>{html.escape(line)}</li>" for line in shown.lines)
+    body = f"<h1>{html.escape(shown.title)}</h1><ul>{lines}</ul>{_figures(store)}{_tables(shown)}"
+    title = html.escape(shown.title)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>{body}</body></html>\n'
+    )
+
+
+def save_pictures(store: Store, folder: Path) -> list[Path]:
+    """Writes `gap-A-B.png` per measured pair and `candidates.png`. Raises `NotReady` without Chromium."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names, saved = harness_names(store), []
+    for gap in newest_gaps(store):
+        a, b = (names.get(harness, harness[:8]) for harness in (gap.harness_a, gap.harness_b))
+        saved.append(folder / f"gap-{a}-{b}.png")
+        save_png(gap_figure(gap, names, seed_dots(store)), saved[-1])
+    if store.all(Decision):
+        saved.append(folder / "candidates.png")
+        save_png(forest_figure(store.all(Decision), names, store.config.race.min_effect), saved[-1])
+    return saved
+
+
+def _figures(store: Store) -> str:
+    names, made = harness_names(store), []
+    for gap in newest_gaps(store):
+        caption = f"Taught by {teacher_line(store)}. {gap_caption(gap)}"
+        made.append((gap_figure(gap, names, seed_dots(store)), caption))
+    if store.all(Decision):
+        smallest = store.config.race.min_effect
+        caption = (
+            "Candidates against their incumbents, paired by task, with 95 % intervals; shaded: leads below "
+            f"{100 * smallest:g} pp, the smallest worth a promotion."
+        )
+        made.append((forest_figure(store.all(Decision), names, smallest), caption))
+    return "".join(
+        f"<figure>{figure.to_html(full_html=False, include_plotlyjs='inline' if first == 0 else False)}"
+        f'<figcaption class="caption">{html.escape(caption)}</figcaption></figure>'
+        for first, (figure, caption) in enumerate(made)
+    )
+
+
+def _tables(shown: Report) -> str:
+    return "".join(_table(table) for table in shown.tables)
+
+
+def _table(table: Table) -> str:
+    sides = ['class="right"' if column in table.right else "" for column in table.columns]
+    head = "".join(f"<th {side}>{html.escape(c)}</th>" for c, side in zip(table.columns, sides, strict=True))
+    rows = "".join(
+        "<tr>" + "".join(f"<td {s}>{html.escape(cell)}</td>" for cell, s in zip(row, sides, strict=True)) + "</tr>"
+        for row in table.rows
+    )
+    cells = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>' if table.rows else "<p>Nothing yet.</p>"
+    return f'<h2>{html.escape(table.title)}</h2>{cells}<p class="caption">{html.escape(table.caption)}</p>'
