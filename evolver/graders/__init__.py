@@ -1,0 +1,1 @@
+"""How results are graded: criteria of kind `program` by the task's check program beside the frozen state."""
