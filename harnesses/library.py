@@ -52,6 +52,8 @@ class Library:
         self._git_dir = Path(self._repo.common_dir)
         self._repo.git.update_environment(**_environment(self._git_dir))
         self._loaded: dict[str, Harness] = {}
+        self._reached: dict[str, _Version] = {}
+        self._read_at: dict[str, str] = {}  # the refs at which `_reached` was read
 
     def close(self) -> None:
         """Ends the git processes that reading started."""
@@ -187,10 +189,13 @@ class Library:
 
     def _versions(self) -> dict[str, _Version]:
         """Every commit that a ref reaches, newest first."""
-        if not self._refs():
-            return {}
-        rows = [line.split() for line in self._repo.git.log("--all", "--topo-order", "--format=%H %T %P").splitlines()]
-        return {row[0]: _Version(row[0], row[1], tuple(row[2:])) for row in rows}
+        refs = self._refs()
+        if refs != self._read_at:
+            log = self._repo.git.log("--all", "--topo-order", "--format=%H %T %P") if refs else ""
+            rows = [line.split() for line in log.splitlines()]
+            self._reached = {row[0]: _Version(row[0], row[1], tuple(row[2:])) for row in rows}
+            self._read_at = refs
+        return self._reached
 
     def _read(self, tree: str) -> Tree:
         listed = self._repo.git.ls_tree("-r", "-z", tree, strip_newline_in_stdout=False)

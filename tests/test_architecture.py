@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -29,12 +31,14 @@ HEAVY = (
     "plotly",
     "duckdb",
 )
-DATA = ("devset/tasks/", "evolver/sandboxes/inside/")  # runs inside sandboxes, not in this process
+INSIDE = "evolver/sandboxes/inside/"  # runs inside sandboxes, not in this process
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 60, 6
 
 
 def sources() -> list[Path]:
-    return [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if not rel(p).startswith(DATA)]
+    return [
+        p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if not rel(p).startswith("devset/tasks/")
+    ]
 
 
 def rel(path: Path) -> str:
@@ -53,8 +57,8 @@ def imports(path: Path) -> set[str]:
 
 
 def modules() -> list[str]:
-    names = [rel(p).removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in sources()]
-    return [n for n in names if not n.startswith("dashboards.pages")]  # pages are scripts that Streamlit runs
+    here = [rel(p) for p in sources() if not rel(p).startswith((INSIDE, "dashboards/pages/"))]  # Streamlit runs pages
+    return [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in here]
 
 
 def tracked() -> list[Path]:
@@ -162,3 +166,29 @@ def test_every_mark_in_use_is_explained() -> None:
     used = {m for p in (ROOT / "tests").rglob("test_*.py") for m in re.findall(r"pytest\.mark\.(\w+)", p.read_text())}
     own = used - {"parametrize", "skipif", "skip", "asyncio", "usefixtures", "xfail", "filterwarnings"}
     assert {m for m in own if f"`{m}`" not in readme} == set()
+
+
+def test_what_is_imported_is_declared() -> None:
+    """Every third-party import is a dependency of the core, or of the extra that its package needs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[^A-Za-z0-9._-]", r)[0].lower().replace("_", "-") for r in requirements}
+
+    core = names(project["dependencies"])
+    allowed = {
+        "training": names(extras["train"]),
+        "dashboards": names(extras["dashboard"]),
+        "evolver": names(extras["ray"]),
+    }
+    shipped_by = importlib.metadata.packages_distributions()
+    undeclared = []
+    for path in sources():
+        if rel(path).startswith(INSIDE):
+            continue
+        for name in imports(path) - set(PACKAGES) - sys.stdlib_module_names - {"__future__"}:
+            ships = {d.lower().replace("_", "-") for d in shipped_by.get(name, [name])}
+            if not ships & (core | allowed.get(rel(path).partition("/")[0], set())):
+                undeclared.append(f"{rel(path)}: {name}")
+    assert not undeclared, "\n".join(undeclared)
