@@ -140,14 +140,12 @@ def evaluation(scored: Scored) -> Evaluation:
     spent = _total([card.tokens for card in done])
     solved = sum(card.success is True for card in done)
     seconds = per_task(done, lambda card: card.seconds)
-    tasks_sha256 = tasks_hash(scored.tasks)
-    name = f"{key.purpose}|{key.harness_id}|{key.model_id}|{split}|{tasks_sha256}|{attempts}|{seed}"
 
     def success(part: Sequence[Scorecard]) -> Interval:
         return success_interval(list(per_task(part, success_value).values()), seed)
 
     return Evaluation(
-        id=hashlib.sha256(name.encode()).hexdigest()[:16],
+        id=evaluation_id(cards, scored.tasks, seed),
         purpose=key.purpose,
         harness_id=key.harness_id,
         model_id=key.model_id,
@@ -165,8 +163,14 @@ def evaluation(scored: Scored) -> Evaluation:
         cost_usd=_total([card.cost_usd for card in cards]),
         seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
         channels=channel_table(cards, scored.rollouts, scored.harness, seed),
-        tasks_sha256=tasks_sha256,
+        tasks_sha256=tasks_hash(scored.tasks),
     )
+
+
+def evaluation_id(cards: Sequence[Scorecard], tasks: Sequence[Task], seed: int) -> str:
+    """The same id for the same attempts on the same tasks, whenever they are evaluated."""
+    parts = [tasks_hash(tasks), str(seed), *sorted(card.rollout_id for card in final_cards(cards))]
+    return f"eval-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
 
 
 def tasks_hash(tasks: Sequence[Task]) -> str:

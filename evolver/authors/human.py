@@ -57,6 +57,15 @@ def propose(store: Store, library: Library, parent: str, tree: Path, why: str) -
     return made.candidate
 
 
+def enter(library: Library, named: str) -> str:
+    """The id of a harness by id, name, seed or directory; what the library lacks is added. Raises UsageError."""
+    try:
+        return library.resolve(named)
+    except UnknownHarness:
+        harness = read_named(named)
+        return library.add(tree_files(harness), name=Path(named).name, message=f"from {Path(named).name}")
+
+
 def read_named(named: str) -> Harness:
     """A seed by its name, or a harness directory. Raises UsageError."""
     try:

@@ -13,9 +13,11 @@ from harnesses.library import Library
 def make_authors(store: Store, library: Library) -> list[Author]:
     """Raises UsageError for a harness that is not there and for an unknown knob, before anything is spent."""
     authors: list[Author] = []
-    for position, config in enumerate(store.config.authors):
+    optunas = 0
+    for config in store.config.authors:
         if isinstance(config, HumanAuthor):
             authors.append(Human(config, store, library))
         else:
-            authors.append(Structured(config, store, library, f"structured{position}" if position else "structured"))
+            optunas += 1
+            authors.append(Structured(config, store, library, "structured" if optunas == 1 else f"structured{optunas}"))
     return authors

@@ -1,0 +1,101 @@
+"""The experiment: propose, race, confirm, decide, distil, until the authors are done or the budget is spent.
+
+Everything is recomputed from the run's records, so the same command resumes a run wherever it was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from devset.splits import load_split
+from devset.task import Split, Task
+from evolver.authors.human import enter
+from evolver.authors.make import make_authors
+from evolver.errors import BudgetSpent, NotReady
+from evolver.lab import Lab
+from evolver.protocols import Author, Evidence
+from evolver.race import Grounds, dev_success, judge, population_of, record_evaluation, start_lineage
+from evolver.records import Candidate
+from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
+
+Tasks = Callable[[Split, int | None], Sequence[Task]]
+
+
+class Stop(StrEnum):
+    BUDGET = "budget"
+    AUTHORS_DONE = "authors_done"
+    TARGET = "target"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class End:
+    """Why the run stopped, in a word and in a line."""
+
+    reason: Stop
+    detail: str
+
+
+async def run(lab: Lab, *, tasks: Tasks = load_split, distil: Distil = distil_in_child) -> End:
+    """Runs or resumes the experiment of `lab`. Raises UsageError for wrong input, before anything is spent on it."""
+    limits = lab.config.tasks
+    grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
+    authors = make_authors(lab.store, lab.library)
+    pairs = [(enter(lab.library, a), enter(lab.library, b)) for a, b in lab.config.gap.pairs]
+    try:
+        success = await start_lineage(lab, grounds.dev)
+        await _follow_promotions(lab, distil)
+        while not _reached(lab, success):
+            candidate = await _next_candidate(lab, authors)
+            if candidate is None:
+                break
+            decision = await judge(lab, candidate, grounds)
+            for harness_id in (decision.candidate_harness, decision.incumbent_harness):
+                record_evaluation(lab, harness_id, "race", grounds.dev)
+                record_evaluation(lab, harness_id, "confirm", grounds.select)
+            lab.record(decision)
+            await _follow_promotions(lab, distil)
+            success = dev_success(lab)
+        await measure_gaps(lab, pairs, tasks("test", limits.test) if pairs else (), distil)
+    except BudgetSpent as error:
+        return End(Stop.BUDGET, str(error))
+    except NotReady as error:
+        return End(Stop.ERROR, str(error))
+    if _reached(lab, success):
+        return End(Stop.TARGET, f"the incumbent solves {100 * success:.1f} % of dev, the target is reached")
+    return End(Stop.AUTHORS_DONE, f"{len(population_of(lab).decisions)} candidates decided; no author has another")
+
+
+async def _next_candidate(lab: Lab, authors: Sequence[Author]) -> Candidate | None:
+    """What waits for a verdict comes first, then the authors in turn. A candidate is recorded before its rollouts."""
+    population = population_of(lab)
+    if population.pending:
+        return population.pending[0]
+    lines = [f"{d.candidate_harness[:12]}: {d.verdict}" for d in population.decisions]
+    evidence = Evidence(str(lab.store.path), population.incumbent or "", len(population.decisions), "\n".join(lines))
+    for author in authors:
+        proposal = await author.propose(evidence)
+        if proposal is not None:
+            made = proposal.candidate
+            lab.library.add(proposal.tree, name=made.name, parents=made.parents, message=made.manifest.why)
+            lab.record(made)
+            return made
+    return None
+
+
+async def _follow_promotions(lab: Lab, distil: Distil) -> None:
+    """Brings the library and the students up to the recorded decisions: branch, tags, distillations."""
+    population = population_of(lab)
+    for number, decision in enumerate(population.promotions, start=1):
+        tag = f"{lab.config.lineage}-{number}"
+        lab.library.freeze(decision.candidate_harness, tag, f"promoted by {decision.id}")
+    if population.incumbent is not None:
+        lab.library.advance(lab.config.lineage, population.incumbent)
+    chosen = population.lineage[1 : 1 + lab.config.distil.max_promotions]
+    await ensure_students(lab, chosen, distil)
+
+
+def _reached(lab: Lab, success: float) -> bool:
+    return lab.config.race.target is not None and success >= lab.config.race.target

@@ -1,0 +1,174 @@
+"""Plays the attempts that a verdict needs: which arm, which task, which order. What they show is `decide`'s affair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devset.task import Task
+from evolver.authors.human import enter
+from evolver.decide import Arms, Case, decide, race_look, rejected_early
+from evolver.errors import NotReady, UsageError
+from evolver.lab import Attempt, Lab
+from evolver.population import Population, cards_of, final_cards, per_task, success_value
+from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, Rollout, Scorecard
+from evolver.score import Scored, evaluation, evaluation_id
+
+SMOKE_TASKS = 2
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The tasks that harnesses compete on."""
+
+    dev: Sequence[Task]
+    select: Sequence[Task]
+
+
+def population_of(lab: Lab) -> Population:
+    return Population(lab.store.all(Candidate), lab.store.all(Decision))
+
+
+def interleaved(arms: Sequence[str], tasks: Sequence[Task], purpose: Purpose, numbers: range) -> list[Attempt]:
+    """All arms side by side, task by task, and the one that goes first alternates: drift can't favour one of them."""
+    return [
+        Attempt(harness_id, task, purpose, number)
+        for number in numbers
+        for position, task in enumerate(tasks)
+        for harness_id in (arms if (position + number) % 2 == 0 else tuple(reversed(arms)))
+    ]
+
+
+async def smoke(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> str | None:
+    """What keeps a harness from running at all, found in its first attempts; None when it runs.
+
+    Raises NotReady when it is the model that does not answer: that is no harness's fault.
+    """
+    first = [Attempt(harness_id, task, "race", 0) for task in tasks[:SMOKE_TASKS]]
+    cards = await lab.score(first, label=f"smoke {harness_id[:12]}")
+    errors = [card.error for card in cards if card.error is not None]
+    if all(card.success is None for card in cards):
+        if errors and all(error.blame == "provider" for error in errors):
+            raise NotReady(f"the model {lab.model.id} does not answer: {errors[0].message}; mend it and run it again")
+        said = f": {errors[0].kind}: {errors[0].message}" if errors else ""
+        return f"smoke test: no verdict in {len(cards)} attempts{said}"
+    ran = {card.rollout_id for card in cards}
+    rollouts = [rollout for rollout in lab.store.all(Rollout) if rollout.id in ran]
+    if not any(turn.completion.calls for rollout in rollouts for turn in rollout.turns):
+        return f"smoke test: not one tool call in {len(cards)} attempts"
+    return None
+
+
+async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
+    """The root: recorded, tried out, evaluated. Returns the incumbent's success on dev (0..1).
+
+    Raises UsageError when the root does not run, or leaves nothing to learn on dev.
+    """
+    root = enter(lab.library, lab.config.root)
+    if population_of(lab).root is None:
+        lab.record(
+            Candidate(
+                id=f"cand-{root[:12]}", name=Path(lab.config.root).name, harness_id=root, parents=(), author="root",
+                components=(), changes=(), manifest=Manifest(why="the root of the lineage"), proposed_at=time.time(),
+            )
+        )  # fmt: skip
+    fault = await smoke(lab, root, dev)
+    if fault is not None:
+        raise UsageError(f"the root harness {lab.config.root!r} does not run: {fault}")
+    await lab.score([Attempt(root, task, "race", 0) for task in dev], label=f"root {lab.config.root} on dev")
+    record_evaluation(lab, root, "race", dev, attempts=1)
+    success = dev_success(lab)
+    if population_of(lab).incumbent == root and success > lab.config.race.saturation:
+        raise UsageError(
+            f"root {lab.config.root!r} solves {100 * success:.1f} % of dev, above race.saturation: "
+            "nothing is left to learn there; take harder tasks or a weaker root"
+        )
+    return success
+
+
+async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
+    """Races the candidate against the incumbent and, when it passes, confirms it on fresh attempts."""
+    population, rules, seed = population_of(lab), lab.config.race, lab.config.seed
+    incumbent, challenger = population.incumbent or "", candidate.harness_id
+    fault = await smoke(lab, challenger, grounds.dev)
+    if fault is not None:
+        return rejected_early(candidate, incumbent, fault, time.time())
+    settled, looks = population.settled_attempts(incumbent), []
+    for index, attempts in enumerate(rules.attempts):
+        wanted = interleaved((challenger, incumbent), grounds.dev, "race", range(attempts))
+        await lab.score(wanted, label=f"race {candidate.name}, look {index + 1} of {len(rules.attempts)}")
+        dev = Arms(
+            _below(dev_cards(lab, challenger), attempts),
+            _below(dev_cards(lab, incumbent), max(attempts, settled)),
+            len(grounds.dev),
+        )
+        look, found = race_look(dev, index, rules, seed)
+        looks.append(look)
+        if look.verdict != "continue":
+            break
+    confirmation = None
+    if looks[-1].verdict == "pass":
+        confirmation = await _confirm(lab, candidate, incumbent, grounds.select)
+    best = max((_mean(dev_cards(lab, past)) for past in population.lineage), default=0.0)
+    case = Case(candidate, incumbent, tuple(looks), found, dev, confirmation, best)
+    return decide(case, rules, seed, time.time())
+
+
+async def _confirm(lab: Lab, candidate: Candidate, incumbent: str, tasks: Sequence[Task]) -> Arms:
+    """Fresh attempts of both arms: their numbers were never used before, not even by the incumbent."""
+    count = lab.config.race.confirm_attempts
+    start = population_of(lab).confirmations() * count
+    wanted = interleaved((candidate.harness_id, incumbent), tasks, "confirm", range(start, start + count))
+    cards = await lab.score(wanted, label=f"confirm {candidate.name} on select")
+    return Arms(
+        [card for card in cards if card.key.harness_id == candidate.harness_id],
+        [card for card in cards if card.key.harness_id == incumbent],
+        len(tasks),
+    )
+
+
+def record_evaluation(
+    lab: Lab,
+    harness_id: str,
+    purpose: Purpose,
+    tasks: Sequence[Task],
+    model_id: str | None = None,
+    attempts: int | None = None,
+) -> Evaluation | None:
+    """Evaluates what was attempted on `tasks` and records it, once for the same attempts; None when nothing was.
+
+    The model is the teacher unless `model_id` says otherwise; `attempts` takes only attempt numbers below it.
+    """
+    ids = {task.id for task in tasks}
+    cards = cards_of(lab.store.all(Scorecard), harness_id, purpose, model_id or lab.model.id)
+    cards = [c for c in cards if c.key.task_id in ids and (attempts is None or c.key.attempt < attempts)]
+    if not cards:
+        return None
+    known = lab.store.get(Evaluation, evaluation_id(cards, tasks, lab.config.seed))
+    if known is None:
+        rollouts = {rollout.id: rollout for rollout in lab.store.all(Rollout)}
+        known = evaluation(Scored(cards, rollouts, tasks, lab.harness(harness_id), lab.config.seed))
+        lab.record(known)
+    return known
+
+
+def dev_success(lab: Lab) -> float:
+    """The incumbent's success on dev, 0..1, over the attempts that belong to finished races."""
+    population = population_of(lab)
+    incumbent = population.incumbent or ""
+    return _mean(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent)))
+
+
+def dev_cards(lab: Lab, harness_id: str) -> list[Scorecard]:
+    return final_cards(cards_of(lab.store.all(Scorecard), harness_id, "race", lab.model.id))
+
+
+def _below(cards: Sequence[Scorecard], attempts: int) -> list[Scorecard]:
+    return [card for card in cards if card.key.attempt < attempts]
+
+
+def _mean(cards: Sequence[Scorecard]) -> float:
+    means = per_task(cards, success_value)
+    return sum(means.values()) / len(means) if means else 0.0
