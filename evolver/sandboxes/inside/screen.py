@@ -11,7 +11,9 @@ import time
 import people
 
 FOLDER = "/run/screen" if people.SEPARATE else "/tmp/.screen"
-QUIET_S = 0.2  # the screen has settled when it has not changed for this long
+QUIET_S = 0.25  # the screen has settled when it has not changed for this long while programs rest
+BUSY_QUIET_S = 1.2  # or for this long although they work (a job in the background, or a window that is still loading)
+IDLE_SHARE = 0.2  # of one core
 AFTER_ACT_S = 0.45  # and not earlier than this after an action: applications answer late
 
 
@@ -72,13 +74,13 @@ class Screen:
         found = window.get_full_property(self.x.intern_atom(name), 0)
         return None if found is None else found.value
 
-    def _clients(self):
+    def _clients(self, order="_NET_CLIENT_LIST"):
         """(title, is the desktop) of the windows that the window manager manages."""
         from Xlib.error import BadWindow
 
         kind = self.x.intern_atom("_NET_WM_WINDOW_TYPE_DESKTOP")
         found = []
-        for wid in self._property(self.x.screen().root, "_NET_CLIENT_LIST") or ():
+        for wid in self._property(self.x.screen().root, order) or ():
             with contextlib.suppress(BadWindow):
                 window = self.x.create_resource_object("window", wid)
                 title = self._property(window, "_NET_WM_NAME") or self._property(window, "WM_NAME") or b""
@@ -86,9 +88,10 @@ class Screen:
                 found.append((title, kind in (self._property(window, "_NET_WM_WINDOW_TYPE") or ())))
         return found
 
-    def windows(self):
+    def windows(self, order="_NET_CLIENT_LIST"):
+        """Titles, oldest first; with _NET_CLIENT_LIST_STACKING the topmost last."""
         self.wait_ready()
-        return [title for title, desktop in self._clients() if not desktop]
+        return [title for title, desktop in self._clients(order) if not desktop]
 
     def _pixels(self):
         """The raw frame (BGRX rows), straight from the X server's memory."""
@@ -108,14 +111,17 @@ class Screen:
         self.wait_ready()
         started = now = time.monotonic()
         pixels, still_since, settled = self._pixels(), now, False
+        worked = people.work({self.xvfb.pid})
         while now - started < settle_s:
-            if now - still_since >= QUIET_S and now - self.last_act >= AFTER_ACT_S:
-                settled = True
-                break
             time.sleep(0.05)
             fresh, now = self._pixels(), time.monotonic()
             if fresh != pixels:
-                pixels, still_since = fresh, now
+                pixels, still_since, worked = fresh, now, people.work({self.xvfb.pid})
+            elif now - still_since >= QUIET_S and now - self.last_act >= AFTER_ACT_S:
+                busy = people.work({self.xvfb.pid}) - worked > IDLE_SHARE * (now - still_since)
+                if not busy or now - still_since >= BUSY_QUIET_S:
+                    settled = True
+                    break
         if self._last[0] != pixels:
             from PIL import Image
 

@@ -9,6 +9,7 @@ import sys
 sys.path.append("/usr/lib/python3/dist-packages")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import json  # noqa: E402
 import select  # noqa: E402
 import signal  # noqa: E402
 import stat  # noqa: E402
@@ -133,7 +134,7 @@ class Server:
             )  # fmt: skip
             people.KNOWN[self.reader.pid] = self.reader
             self.spared.add(self.reader.pid)
-        self.reader.stdin.write(b"\n")
+        self.reader.stdin.write(json.dumps(self.screen.windows("_NET_CLIENT_LIST_STACKING")[::-1]).encode() + b"\n")
         self.reader.stdin.flush()
         data, deadline = b"", time.monotonic() + 8
         while not data.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""The accessibility reader: runs as the agent's user, answers each line on stdin with one JSON line of visible elements.
+"""The accessibility reader: runs as the agent's user, answers each line (window titles, topmost first) with a line of elements.
 
 Bounded in time and count: what is deepest and latest is left out first. Sheets (2^30 cells) are read by their visible range.
 """
@@ -33,50 +33,65 @@ class Walk:
     def spent(self):
         return len(self.found) >= MOST or time.monotonic() > self.deadline
 
-    def desktop(self):
+    def desktop(self, stacking):
+        """`stacking`: window titles, topmost first. What a window that fills the screen hides is left out."""
         desk = Atspi.get_desktop(0)
-        desk.clear_cache_single()
+        desk.clear_cache()
         windows = []
         for index in range(desk.get_child_count()):
             try:
                 app = desk.get_child_at_index(index)
-                windows += [app.get_child_at_index(i) for i in range(app.get_child_count())]
+                for number in range(app.get_child_count()):
+                    window = app.get_child_at_index(number)
+                    windows.append((self._order(window.get_name() or "", stacking), len(windows), window))
             except (GLib.Error, AttributeError):
                 continue  # an application that has just ended
-        active = [w for w in windows if w is not None and self._state(w, State.ACTIVE)]
-        for window in active + [w for w in windows if w is not None and w not in active]:
+        for _, _, window in sorted(windows):
             try:
                 self.walk(window, 0, window.get_name() or "")
+                box = self.box(window)
+                if box and box[2] * box[3] >= 0.95 * self.width * self.height and self.found:
+                    break
             except GLib.Error:
                 continue
         return self.found
 
     @staticmethod
-    def _state(node, state):
-        try:
-            return node.get_state_set().contains(state)
-        except GLib.Error:
-            return False
+    def _order(name, stacking):
+        if name == "Desktop":
+            return len(stacking)
+        return stacking.index(name) if name in stacking else -1  # menus and tooltips have no title and lie on top
 
-    def walk(self, node, depth, window):
+    def walk(self, node, depth, window, parent=None, shift=(0, 0)):
+        """`parent` is the parent's raw box. `shift` corrects LibreOffice, which counts its own widgets from below the
+        menu bar as if there were none; native widgets inside of those are right again."""
         if depth > DEEPEST or self.spent():
             return
         states = node.get_state_set()
-        if not states.contains(State.SHOWING) or states.contains(State.ICONIFIED):
-            return
         role = node.get_role_name()
-        box = self.box(node)
-        if box:
-            self.add(node, role, box, states, depth, window)
+        if role == "unknown" and window == "Desktop" and states.contains(State.VISIBLE):
+            role = "icon"  # the file manager draws these itself and never says that they show
+        elif not states.contains(State.SHOWING) or states.contains(State.ICONIFIED):
+            return
+        raw = self.box(node)
+        if raw and parent:
+            if role == "root pane":
+                shift = (parent[0] - raw[0], parent[1] - raw[1])
+            elif shift != (0, 0) and (raw[0], raw[1]) == (parent[0] + shift[0], parent[1] + shift[1]):
+                shift = (0, 0)
+            if role == "menu bar" and shift != (0, 0):
+                return  # a shadow of the native menu bar
+        if raw:
+            self.add(node, role, _shifted(raw, shift), states, depth, window)
         count = node.get_child_count()
-        if role in SHEETS and count > WIDE and box:
-            self.sheet(node, depth + 1, window, box)
+        if role in SHEETS and count > WIDE and raw:
+            self.sheet(node, depth + 1, window, raw, shift)
             return
         for index in range(min(count, WIDE)):
             try:
                 child = node.get_child_at_index(index)
                 if child is not None:
-                    self.walk(child, depth + 1, window)
+                    self.walk(child, depth + 1, window, raw, shift)
             except GLib.Error:
                 continue  # it vanished while we were reading
             if self.spent():
@@ -97,7 +112,7 @@ class Walk:
         self.found.append({
             "role": role, "name": name, "x": box[0], "y": box[1], "width": box[2], "height": box[3], "depth": depth,
             "text": "" if text == name else text, "focused": states.contains(State.FOCUSED),
-            "actionable": role in ACTIONABLE and states.contains(State.SENSITIVE), "window": window,
+            "actionable": role in ACTIONABLE and (states.contains(State.SENSITIVE) or states.contains(State.ENABLED)), "window": window,
         })  # fmt: skip
         return text
 
@@ -109,8 +124,8 @@ class Walk:
         size = face.get_character_count()
         return face.get_text(0, min(size, TEXT)) if size > 0 else ""
 
-    def sheet(self, node, depth, window, box):
-        """The cells of the visible range: those that hold something, and the first column and row that are empty."""
+    def sheet(self, node, depth, window, box, shift):
+        """Cells of the visible range, row by row: those that hold something, and two empty ones behind and below them."""
         table, component = node.get_table_iface(), node.get_component_iface()
         first = component.get_accessible_at_point(max(box[0], 0) + 2, max(box[1], 0) + 2, Screen)
         if table is None or first is None:
@@ -118,31 +133,31 @@ class Walk:
         index = first.get_index_in_parent()
         top, left = table.get_row_at_index(index), table.get_column_at_index(index)
         right, bottom = min(box[0] + box[2], self.width), min(box[1] + box[3], self.height)
-        empty_rows, columns = 0, WIDE
-        for row in range(top, top + WIDE):
-            used, blank = False, 0
-            for column in range(left, left + columns):
+        empty_rows, row = 0, top
+        while empty_rows < 2 and not self.spent():
+            empty_cells, column = 0, left
+            while empty_cells < 2 and not self.spent():
                 cell = table.get_accessible_at(row, column)
-                extent = cell and self.box(cell)
-                if not extent or extent[0] >= right or extent[1] >= bottom or self.spent():
+                raw = cell and self.box(cell)
+                if not raw or raw[1] >= bottom:
+                    return
+                if raw[0] >= right:
                     break
-                full = bool(self.add(cell, "table cell", extent, cell.get_state_set(), depth, window))
-                used, blank = used or full, 0 if full else blank + 1
-                if blank >= 2:
-                    break
-            else:
-                extent = (0, 0, 0, 0)
-            empty_rows = 0 if used else empty_rows + 1
-            if empty_rows >= 2 or self.spent() or not extent or extent[1] >= bottom:
-                return
+                text = self.add(cell, "table cell", _shifted(raw, shift), cell.get_state_set(), depth, window)
+                empty_cells, column = 0 if text else empty_cells + 1, column + 1
+            empty_rows, row = empty_rows + 1 if column - left == 2 and empty_cells == 2 else 0, row + 1
+
+
+def _shifted(box, shift):
+    return box[0] + shift[0], box[1] + shift[1], box[2], box[3]
 
 
 def main():
     width, height = (int(n) for n in sys.argv[1].split("x"))
     Atspi.set_timeout(800, 1500)
-    for _ in sys.stdin:
+    for line in sys.stdin:
         try:
-            found = Walk(width, height).desktop()
+            found = Walk(width, height).desktop(json.loads(line))
         except GLib.Error:
             found = []
         sys.stdout.write(json.dumps(found) + "\n")
