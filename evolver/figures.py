@@ -59,7 +59,8 @@ def gap_figure(gap: Gap, names: Mapping[str, str], dots: Mapping[str, Sequence[f
             note = {"text": f"<b>{label}</b>", "font": {"color": colour}, "showarrow": False, "xanchor": "left"}
             figure.add_annotation(x=1.08, y=end, row=1, col=1, **note)
     _gaps(figure, gap)
-    figure.update_xaxes(tickvals=[0, 1], ticktext=["Teacher", "Student"], range=[-0.2, 1.62], row=1, col=1)
+    ticks = {"tickvals": [0, 1], "ticktext": ["Teacher", "Student"], "range": [-0.2, 1.62]}
+    figure.update_xaxes(**ticks, showgrid=False, zeroline=False, row=1, col=1)
     figure.update_yaxes(range=[-4, 104], ticksuffix=" %", gridcolor=FAINT, zeroline=False, row=1, col=1)
     return _dressed(figure, 420)
 
@@ -87,12 +88,10 @@ def forest_figure(decisions: Sequence[Decision], names: Mapping[str, str], min_e
         text = f"<b>{word}</b>  {pp(effect)}, {where}, n = {effect.n}"
         note = {"text": text, "font": {"color": colour}, "showarrow": False, "xanchor": "left"}
         figure.add_annotation(x=1.02, xref="paper", y=row, yref="y", **note)
-    figure.update_yaxes(
-        tickvals=list(range(len(shown))), ticktext=labels, range=[-0.6, len(shown) - 0.4], showgrid=False
-    )
-    figure.update_xaxes(
-        title="success of the candidate − incumbent, percentage points", gridcolor=FAINT, zeroline=False
-    )
+    ticks = {"tickvals": list(range(len(shown))), "ticktext": labels, "range": [-0.6, len(shown) - 0.4]}
+    figure.update_yaxes(**ticks, showgrid=False, zeroline=False)
+    title = "success of the candidate − incumbent, percentage points"
+    figure.update_xaxes(title=title, gridcolor=FAINT, zeroline=False, rangemode="tozero")
     return _dressed(figure, 170 + 46 * len(shown)).update_layout(margin={"r": 400})
 
 
@@ -122,7 +121,6 @@ def _dots(values: Sequence[float], x: float, colour: str) -> go.Scatter:
 
 
 def _gaps(figure: go.Figure, gap: Gap) -> None:
-    figure.add_vline(x=0, line_color=GREY, line_width=1.5, row=1, col=2)
     for row, (name, interval) in enumerate((("student", gap.student_gap), ("teacher", gap.teacher_gap))):
         if interval.point is None:
             note = {"text": f"{name} gap unknown", "font": {"color": GREY}, "showarrow": False}
@@ -137,10 +135,10 @@ def _gaps(figure: go.Figure, gap: Gap) -> None:
         )  # fmt: skip
         note = {"text": pp(interval), "showarrow": False, "yshift": 20}
         figure.add_annotation(x=_pp(interval.point), y=row, row=1, col=2, **note)
-    figure.update_yaxes(
-        tickvals=[0, 1], ticktext=["Student", "Teacher"], range=[-0.6, 1.6], showgrid=False, row=1, col=2
-    )
-    figure.update_xaxes(ticksuffix=" pp", gridcolor=FAINT, zeroline=False, row=1, col=2)
+    figure.add_vline(x=0, line_color=GREY, line_width=1.5, row=1, col=2, exclude_empty_subplots=False)
+    ticks = {"tickvals": [0, 1], "ticktext": ["Student", "Teacher"], "range": [-0.6, 1.6]}
+    figure.update_yaxes(**ticks, showgrid=False, zeroline=False, row=1, col=2)
+    figure.update_xaxes(ticksuffix=" pp", gridcolor=FAINT, zeroline=False, rangemode="tozero", row=1, col=2)
 
 
 def _dressed(figure: go.Figure, height: int) -> go.Figure:

@@ -38,13 +38,14 @@ SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train",
 
 @dataclass(frozen=True)
 class Table:
-    """One table of words, with a sentence under it. `right` names the columns that are set flush right."""
+    """One table of words, with sentences under it. `right` names the columns that are set flush right."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
     right: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,32 +138,43 @@ def effect_of(decision: Decision) -> tuple[Interval | None, str]:
 def lineage_table(store: Store, names: dict[str, str]) -> Table:
     """One row per candidate, in the order in which they were proposed."""
     decisions = Population(store.all(Candidate), store.all(Decision)).decision_of
-    rows = []
+    rows, notes = [], []
     for candidate in store.all(Candidate):
         decision = decisions.get(candidate.id)
         if decision is None:
             verdict = "▲ start" if not candidate.parents else "○ undecided"
-            measured, costs, why = ("", ""), ("", ""), candidate.manifest.why
+            measured, costs = ("", ""), ("", "")
         else:
             effect, where = effect_of(decision)
             verdict = MARKS[decision.verdict]
             measured = (pp(effect) if effect else UNKNOWN, f"{where}, n = {effect.n}" if effect else where)
             costs = (count(decision.tokens_per_solved), count(decision.incumbent_tokens_per_solved))
-            why = decision.reasons[-1] if decision.reasons else ""
         parents = ", ".join(_name(parent, names) for parent in candidate.parents)
         changed = "+".join(candidate.components)
-        rows.append((candidate.name, parents, candidate.author, changed, verdict, *measured, *costs, why))
+        rows.append((candidate.name, parents, candidate.author, changed, verdict, *measured, *costs))
+        notes.append(_why(candidate, decision))
     return Table(
         "Lineage",
         (
             "candidate", "parent", "author", "changed", "verdict", "effect [95 %]", "measured on", "tokens/solved",
-            "incumbent's", "why",
+            "incumbent's",
         ),
         tuple(rows),
         "Changed: F scaffold, T tools, P prompt, E environment. Effect: success of the candidate minus the "
         "incumbent's, paired by task, in percentage points. Tokens per solved task are of the dev split.",
         frozenset({"tokens/solved", "incumbent's"}),
+        tuple(notes),
     )  # fmt: skip
+
+
+def _why(candidate: Candidate, decision: Decision | None) -> str:
+    """What was changed and what for, and why the verdict fell so."""
+    parts = [candidate.manifest.why]
+    if candidate.changes:
+        parts.append(f"changes: {'; '.join(candidate.changes)}")
+    if decision is not None:
+        parts.append(f"{decision.verdict}: {'; '.join(decision.reasons)}")
+    return f"{candidate.name}: " + " | ".join(parts)
 
 
 def shown_evaluations(store: Store) -> list[Evaluation]:
@@ -295,7 +307,8 @@ def print_report(shown: Report, console: Console) -> None:
     for table in shown.tables:
         console.print()
         console.print(to_rich(table))
-        console.print(Text(table.caption, style="dim"))
+        for line in (table.caption, *table.notes):
+            console.print(Text(line, style="dim"))
 
 
 def to_rich(table: Table) -> RenderableType:
@@ -312,7 +325,8 @@ def to_rich(table: Table) -> RenderableType:
 def to_markdown(shown: Report) -> str:
     parts = [f"# {shown.title}", "\n".join(f"- {line}" for line in shown.lines)]
     for table in shown.tables:
-        parts += [f"## {table.title}", _markdown_rows(table), table.caption]
+        notes = "\n".join(f"- {note}" for note in table.notes)
+        parts += [f"## {table.title}", _markdown_rows(table), table.caption, notes]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

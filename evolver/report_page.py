@@ -87,4 +87,6 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     cells = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>' if table.rows else "<p>Nothing yet.</p>"
-    return f'<h2>{html.escape(table.title)}</h2>{cells}<p class="caption">{html.escape(table.caption)}</p>'
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.notes)
+    under = f'<p class="caption">{html.escape(table.caption)}</p><ul class="caption">{notes}</ul>'
+    return f"<h2>{html.escape(table.title)}</h2>{cells}{under}"
