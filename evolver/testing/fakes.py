@@ -112,7 +112,8 @@ Answer = Ran | Callable[["FakeSandbox"], Ran]
 class FakeSandbox:
     """Files in memory, scripted answers to commands, a blank screen with the given windows and elements.
 
-    `answers` maps a command to its outcome; an unknown one exits with 127. `on_act` may change windows and elements.
+    `answers` maps a command to its outcome, `otherwise` answers every other one (it exits with 127). `on_act` may
+    change windows and elements.
     """
 
     def __init__(self, answers: Mapping[str, Answer] | None = None, screen: tuple[int, int] | None = None) -> None:
@@ -122,6 +123,9 @@ class FakeSandbox:
         self.files: dict[str, bytes] = {}
         self.modes: dict[str, int] = {}
         self.answers: dict[str, Answer] = dict(answers or {})
+        self.otherwise: Callable[[FakeSandbox, str], Ran] = lambda sandbox, command: Ran(
+            127, f"not scripted: {command}"
+        )
         self.open_windows: list[str] = []
         self.shown: list[Element] = []
         self.on_act: Callable[[FakeSandbox, Act], None] = lambda sandbox, action: None
@@ -137,7 +141,9 @@ class FakeSandbox:
     def _run(self, command: str) -> Ran:
         self._alive()
         self.commands.append(command)
-        answer = self.answers.get(command, Ran(127, f"not scripted: {command}"))
+        if command not in self.answers:
+            return self.otherwise(self, command)
+        answer = self.answers[command]
         return answer if isinstance(answer, Ran) else answer(self)
 
     async def exec(self, command: str, *, timeout_s: float, env: Mapping[str, str] | None = None) -> Ran:
