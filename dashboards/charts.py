@@ -1,0 +1,206 @@
+"""Plotly figures of the pages; each takes plain views and says its numbers in words beside the marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+import plotly.graph_objects as go
+
+from dashboards import theme, words
+from dashboards.views import Node, PathPoint
+from evolver.records import Interval, Turn
+
+MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _arms(intervals: Sequence[Interval]) -> dict[str, object]:
+    """Asymmetric error arms in percent; none where an interval is unknown."""
+    up = [_arm(i.high, i.point) for i in intervals]
+    down = [_arm(i.point, i.low) for i in intervals]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
+
+
+def _arm(high: float | None, low: float | None) -> float:
+    return 0.0 if high is None or low is None else 100 * (high - low)
+
+
+def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
+    """Success on dev over tokens spent: the incumbent as a step line, every decided candidate as a mark."""
+    figure = go.Figure()
+    known = [p for p in points if p.success.point is not None]
+    steps = [p for p in known if p.verdict in ("start", "promote")]
+    if steps:
+        last = max(p.tokens for p in points)
+        figure.add_scatter(
+            x=[*(p.tokens for p in steps), last],
+            y=[*(_percent(p.success.point) for p in steps), _percent(steps[-1].success.point)],
+            mode="lines",
+            line={"shape": "hv", "width": 4, "color": theme.BLUE},
+            opacity=0.35,
+            name="incumbent",
+            hoverinfo="skip",
+        )
+    for verdict, mark in theme.VERDICTS.items():
+        some = [p for p in known if p.verdict == verdict]
+        if some:
+            figure.add_scatter(
+                x=[p.tokens for p in some],
+                y=[_percent(p.success.point) for p in some],
+                mode="markers+text",
+                name=mark.word,
+                text=[p.name for p in some],
+                textposition="top right",
+                error_y=_arms([p.success for p in some]),
+                marker={
+                    "color": mark.colour,
+                    "symbol": mark.symbol,
+                    "size": 12,
+                    "line": {"width": 2, "color": mark.colour},
+                },
+                customdata=[[p.candidate, words.percent(p.success), p.success.n] for p in some],
+                hovertemplate="%{text}<br>%{customdata[1]}, %{customdata[2]} tasks<br>%{x:,} tokens<extra></extra>",
+            )
+    widest = max((p.tokens for p in points), default=0) or 1
+    figure.update_xaxes(
+        title="tokens spent (author, teacher, judge, student; known ones)", range=[-0.04 * widest, 1.14 * widest]
+    )
+    figure.update_yaxes(title="success on dev, %", range=[-4, 104])
+    figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.12, "x": 0})
+    return figure
+
+
+def tree(nodes: Sequence[Node], chosen: str | None) -> go.Figure:
+    """The lineage: generation to the right, verdict as shape and colour, the incumbent's path thick."""
+    figure = go.Figure()
+    at = {n.id: n for n in nodes}
+    for thick in (False, True):
+        xs: list[float | None] = []
+        ys: list[float | None] = []
+        for node in nodes:
+            for parent in (at[p] for p in node.parents if p in at):
+                if (node.on_path and parent.on_path) == thick:
+                    xs += [parent.x, node.x, None]
+                    ys += [parent.y, node.y, None]
+        line = {"width": 6, "color": theme.BLUE} if thick else {"width": 1.5, "color": theme.GREY}
+        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, opacity=0.45, hoverinfo="skip", showlegend=False)
+    if chosen in at:
+        ring = {"symbol": "circle-open", "size": 26, "color": theme.GREY, "line": {"width": 2}}
+        figure.add_scatter(
+            x=[at[chosen].x], y=[at[chosen].y], mode="markers", marker=ring, hoverinfo="skip", showlegend=False
+        )
+    for verdict, mark in theme.VERDICTS.items():
+        some = [n for n in nodes if n.verdict == verdict]
+        if some:
+            figure.add_scatter(
+                x=[n.x for n in some],
+                y=[n.y for n in some],
+                mode="markers+text",
+                name=mark.word,
+                customdata=[n.id for n in some],
+                text=[f"<br>{n.name}" for n in some],
+                textposition="bottom center",
+                hovertemplate="%{text}<br>" + mark.word + "<extra></extra>",
+                marker={
+                    "color": mark.colour,
+                    "symbol": mark.symbol,
+                    "size": 16,
+                    "line": {"width": 2, "color": mark.colour},
+                },
+            )
+    deepest = max((n.x for n in nodes), default=0)
+    lowest = max((n.y for n in nodes), default=0.0)
+    figure.update_xaxes(title="generation", range=[-0.4, deepest + 0.4], dtick=1, showgrid=False, zeroline=False)
+    figure.update_yaxes(visible=False, range=[lowest + 0.6, -0.6])
+    height = int(min(900, 200 + 70 * (lowest + 1)))
+    figure.update_layout(
+        height=height, margin=MARGIN, legend={"orientation": "h", "y": 1.1, "x": 0}, clickmode="event+select"
+    )
+    return figure
+
+
+def channel_dots(
+    shares: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, theme.Mark], name: Callable[[str], str]
+) -> go.Figure:
+    """Terminal share of the calls per app; `shares` maps app → harness id → interval, in the order to be drawn."""
+    figure = go.Figure()
+    apps = list(shares)
+    for row, app in enumerate(apps):
+        ends = [_percent(i.point) for i in shares[app].values() if i.point is not None]
+        if len(ends) > 1:
+            figure.add_scatter(
+                x=[min(ends), max(ends)],
+                y=[row, row],
+                mode="lines",
+                line={"width": 1.5, "color": theme.GREY},
+                showlegend=False,
+                hoverinfo="skip",
+            )
+    harnesses = list(dict.fromkeys(h for row in shares.values() for h in row))
+    for place, harness in enumerate(harnesses):
+        rows = [
+            (r, shares[a][harness])
+            for r, a in enumerate(apps)
+            if harness in shares[a] and shares[a][harness].point is not None
+        ]
+        offset = 0.24 * (place - (len(harnesses) - 1) / 2)
+        mark = marks[harness]
+        figure.add_scatter(
+            x=[_percent(i.point) for _, i in rows],
+            y=[r + offset for r, _ in rows],
+            mode="markers+text",
+            name=name(harness),
+            error_x=_arms([i for _, i in rows]),
+            text=[f"n={i.n}" for _, i in rows],
+            textposition="top center",
+            textfont={"size": 11},
+            marker={
+                "color": mark.colour,
+                "symbol": mark.symbol,
+                "size": 12,
+                "line": {"width": 1, "color": mark.colour},
+            },
+            customdata=[[words.percent(i), apps[r]] for r, i in rows],
+            hovertemplate="%{customdata[1]}: %{customdata[0]} by terminal<extra>" + name(harness) + "</extra>",
+        )
+    figure.update_xaxes(title="share of calls through the terminal, % (0 = all by GUI)", range=[-4, 104])
+    figure.update_yaxes(tickvals=list(range(len(apps))), ticktext=apps, range=[len(apps) - 0.4, -0.6], zeroline=False)
+    figure.update_layout(height=150 + 78 * len(apps), margin=MARGIN, legend={"orientation": "h", "y": 1.15, "x": 0})
+    return figure
+
+
+def time_bar(turns: Sequence[Turn], step: int) -> go.Figure:
+    """One block per turn: width = seconds, hue = channel, ✕ = an error; the chosen turn is full and framed."""
+    widths = [max(0.05, turn.model_s + turn.tools_s) for turn in turns]
+    marks = [theme.CHANNELS[turn.channel] for turn in turns]
+    chosen = [turn.index == step for turn in turns]
+    failed = [turn.completion.invalid is not None or any(r.is_error for r in turn.results) for turn in turns]
+    signs = ["✕" if bad else mark.glyph if now else "" for bad, mark, now in zip(failed, marks, chosen, strict=True)]
+    figure = go.Figure()
+    figure.add_bar(
+        x=widths,
+        y=["turn"] * len(turns),
+        base=[0.0, *accumulate(widths)][:-1],
+        orientation="h",
+        customdata=[turn.index for turn in turns],
+        marker={
+            "color": [mark.colour for mark in marks],
+            "opacity": [1.0 if now else 0.55 for now in chosen],
+            "line": {"width": [4 if now else 1 for now in chosen], "color": theme.LIGHT_PAGE},
+        },
+        text=signs,
+        textposition="inside",
+        textangle=0,
+        textfont={"color": theme.HALO, "size": 14},
+        insidetextanchor="middle",
+        hovertext=[f"turn {t.index + 1}: {m.word}, {w:.1f} s" for t, m, w in zip(turns, marks, widths, strict=True)],
+        hoverinfo="text",
+    )
+    figure.update_xaxes(title="seconds (model and tools)", range=[0, sum(widths) or 1], showgrid=False)
+    figure.update_yaxes(visible=False)
+    figure.update_layout(height=110, margin={"l": 10, "r": 10, "t": 5, "b": 10}, barmode="overlay", bargap=0.1)
+    return figure

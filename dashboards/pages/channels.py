@@ -1,0 +1,92 @@
+"""Where does each harness click and where does it type?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboards import charts, frame, theme, words
+from dashboards.views import Story, wilson
+from evolver.phrasing import UNKNOWN, count
+from evolver.records import Interval
+
+
+def page() -> None:
+    story = frame.story()
+    st.header("Where does each harness click and where does it type?", anchor=False)
+    having = [h for h in story.harness_ids if story.channel_rows(h)]
+    if not having:
+        st.info("No evaluation has been written yet, so no channel table exists.")
+        return
+    default = list(dict.fromkeys(h for h in (story.root, story.incumbent) if h in having)) or having[:1]
+    picked = st.multiselect(
+        "harnesses", having, default=default, format_func=story.label, key="ch", bind="query-params", max_selections=4
+    )
+    chosen = [h for h in picked if h in having]
+    if not chosen:
+        st.info("Choose at least one harness.")
+        return
+    shares = _by_change(_shares(story, chosen))
+    marks = {h: theme.harness_mark(h, story.harness_ids) for h in chosen}
+    st.plotly_chart(
+        charts.channel_dots(shares, marks, story.name), alt=_said(story, shares), config={"displayModeBar": False}
+    )
+    used = "; ".join(
+        f"{story.name(h)}: {e.purpose} on {e.split}, {e.n_tasks} tasks" for h in chosen if (e := story.evaluation(h))
+    )
+    st.caption(
+        "Terminal share of the calls of each app, sorted by how much it moved. Bars are 95 % Wilson intervals over n "
+        "calls; calls of one attempt are alike, so the true interval is wider. Turns that used no channel are not in "
+        f"it, they are counted below. {used}."
+    )
+    _table(story, chosen)
+
+
+def _shares(story: Story, chosen: list[str]) -> dict[str, dict[str, Interval]]:
+    found: dict[str, dict[str, Interval]] = {}
+    for harness in chosen:
+        for row in story.channel_rows(harness):
+            found.setdefault(row.app, {})[harness] = wilson(
+                row.terminal_calls, row.terminal_calls + row.gui_calls, "calls"
+            )
+    return found
+
+
+def _by_change(shares: dict[str, dict[str, Interval]]) -> dict[str, dict[str, Interval]]:
+    def moved(app: str) -> float:
+        ends = [i.point for i in shares[app].values() if i.point is not None]
+        return max(ends) - min(ends) if ends else 0.0
+
+    return {app: shares[app] for app in sorted(shares, key=lambda app: (-moved(app), app))}
+
+
+def _said(story: Story, shares: dict[str, dict[str, Interval]]) -> str:
+    return "; ".join(
+        f"{app}: " + ", ".join(f"{story.name(h)} {words.percent(i)}" for h, i in row.items())
+        for app, row in shares.items()
+    )
+
+
+def _table(story: Story, chosen: list[str]) -> None:
+    rows = []
+    for harness in chosen:
+        for row in story.channel_rows(harness):
+            success = "; ".join(f"{c} {words.percent(i)} n={i.n}" for c, i in row.success_by_channel.items())
+            rows.append(
+                {
+                    "app": row.app,
+                    "harness": story.name(harness),
+                    "rollouts": count(row.rollouts),
+                    "gui calls": count(row.gui_calls),
+                    "terminal calls": count(row.terminal_calls),
+                    "turns without channel": count(row.none_turns),
+                    "switches": count(row.switches),
+                    "tokens": count(row.tokens),
+                    "seconds": words.seconds(row.seconds),
+                    "success by channel": success or UNKNOWN,
+                }
+            )
+    st.dataframe(sorted(rows, key=lambda r: (r["app"], r["harness"])), hide_index=True)
+
+
+if __name__ == "__main__":
+    page()

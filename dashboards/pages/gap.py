@@ -1,0 +1,75 @@
+"""Does the better teacher make the better student?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboards import frame, words
+from dashboards.views import Story
+from evolver.figures import gap_figure, seed_dots
+from evolver.phrasing import UNKNOWN, count
+from evolver.records import Distillation, Gap
+from evolver.report import gap_caption, gap_table, newest_gaps
+
+
+def page() -> None:
+    story = frame.story()
+    st.header("Does the better teacher make the better student?", anchor=False)
+    gaps = {g.id: g for g in reversed(newest_gaps(story.run))}
+    if not gaps:
+        st.info("No gap has been measured in this run yet. `evolver gap RUN A B` measures one.")
+        return
+    gap = _chosen(story, gaps)
+    a, b = story.name(gap.harness_a), story.name(gap.harness_b)
+    said = f"B minus A: teachers {words.points(gap.teacher_gap)}, students {words.points(gap.student_gap)}."
+    st.markdown(f"#### A = {a}, B = {b}. {said}")
+    # Drawn as in the report, on its own white ground, whatever the page's theme is.
+    figure = gap_figure(gap, story.names, seed_dots(story.run))
+    st.plotly_chart(figure, theme=None, alt=f"A = {a}, B = {b}. {said}", config={"displayModeBar": False})
+    st.caption(f"{gap_caption(gap)} Dots are single training seeds. A negative gap means that {a} is ahead.")
+    table = gap_table(gap, story.names)
+    st.dataframe([dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True)
+    _students(story, gap)
+
+
+def _chosen(story: Story, gaps: dict[str, Gap]) -> Gap:
+    newest = next(iter(gaps))
+    asked = st.query_params.get("gap")
+    if asked is not None and asked not in gaps:
+        st.warning(f"No gap `{asked[:80]}` in this run; the newest is shown.")
+    if len(gaps) == 1:
+        return gaps[newest]
+    labels = {g.id: f"{story.name(g.harness_b)} minus {story.name(g.harness_a)} · {g.id}" for g in gaps.values()}
+    chosen = st.selectbox("gap", list(gaps), format_func=labels.__getitem__, key="gap", bind="query-params")
+    return gaps.get(str(chosen), gaps[newest])
+
+
+def _students(story: Story, gap: Gap) -> None:
+    made = [d for d in story.run.all(Distillation) if d.teacher_harness in (gap.harness_a, gap.harness_b)]
+    if not made:
+        return
+    st.subheader("Students of these two harnesses", anchor=False)
+    rows = [
+        {
+            "harness": story.name(d.teacher_harness),
+            "seed": d.seed,
+            "base model": d.base_model,
+            "rows": count(d.rows),
+            "trained tokens": count(d.trained_tokens),
+            "loss first": _loss(d.train_loss_first),
+            "loss last": _loss(d.train_loss_last),
+            "training": words.seconds(d.train_s),
+            "dropped": ", ".join(f"{n} {why}" for why, n in d.dropped.items()) or "none",
+            "data": words.short(d.data_sha256),
+        }
+        for d in made
+    ]
+    st.dataframe(rows, hide_index=True)
+
+
+def _loss(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+if __name__ == "__main__":
+    page()

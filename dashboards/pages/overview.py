@@ -1,0 +1,104 @@
+"""What is the best harness now, and how sure are we?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboards import charts, frame, theme, words
+from dashboards.views import Story
+from evolver.phrasing import UNKNOWN, count
+from evolver.report import effect_of
+
+LAST_DECISIONS = 10
+
+
+def page() -> None:
+    story = frame.story()
+    st.header(story.sentence(), anchor=False)
+    if story.root is None:
+        st.info("The run has written no decision so far; this page fills by itself as they come.")
+    _cards(story)
+    _path(story)
+    _decisions(story)
+
+
+def _cards(story: Story) -> None:
+    incumbent = story.incumbent
+    made = story.evaluation(incumbent) if incumbent else None
+    stage = (
+        f"{made.purpose} · {made.split} · {made.n_tasks} tasks · {made.n_unscored} unscored"
+        if made
+        else "not evaluated yet"
+    )
+    who = story.name(incumbent) if incumbent else UNKNOWN
+    spent = story.run.spent()
+    unknown = sum(s.unknown_tokens for s in spent)
+    cap = story.run.config.caps.tokens
+    share = story.terminal_share(incumbent) if incumbent else None
+    first, second, third, fourth = st.columns(4)
+    _card(first, f"success of {who}", words.percent(made.success if made else None), stage)
+    _card(second, "tokens per task", words.tokens(made.tokens_per_task if made else None), stage)
+    calls = (
+        f"{share.n:,} calls; calls of one attempt are alike, so the true interval is wider"
+        if share
+        else "not evaluated yet"
+    )
+    _card(third, "calls through the terminal", words.percent(share), calls)
+    known = count(sum(s.tokens for s in spent)) if spent else UNKNOWN
+    rest = (
+        f"{unknown} of {sum(s.entries for s in spent)} ledger entries of unknown size not in it · " if unknown else ""
+    )
+    _card(fourth, "tokens spent", known, f"{rest}cap: {count(cap) if cap is not None else 'none'}")
+
+
+def _card(where: st.delta_generator.DeltaGenerator, label: str, value: str, note: str) -> None:
+    head, _, interval = value.partition(" [")
+    with where.container(border=True, height="stretch"):
+        st.metric(label, head)
+        st.caption(f"95 % interval [{interval} · {note}" if interval else note)
+
+
+def _path(story: Story) -> None:
+    st.subheader("The incumbent, by tokens spent", anchor=False)
+    points = story.path()
+    unknown = [p.name for p in points if p.success.point is None]
+    if len(unknown) == len(points):
+        st.caption("No evaluation on dev yet.")
+        return
+    said = "; ".join(
+        f"{p.name} {words.percent(p.success)} ({p.verdict})" for p in points if p.success.point is not None
+    )
+    st.plotly_chart(charts.incumbent_path(points), alt=f"Success on dev: {said}", config={"displayModeBar": False})
+    tail = f" Not drawn, success unknown: {', '.join(unknown)}." if unknown else ""
+    st.caption(f"Success on dev in the order of judging, bars are 95 % intervals over tasks: {said}.{tail}")
+
+
+def _decisions(story: Story) -> None:
+    decided = story.population.decisions
+    if not decided:
+        return
+    st.subheader(f"Last {min(LAST_DECISIONS, len(decided))} of {len(decided)} decisions", anchor=False)
+    rows = []
+    for decision in reversed(decided[-LAST_DECISIONS:]):
+        effect, where = effect_of(decision)
+        rows.append(
+            {
+                "verdict": theme.VERDICTS[decision.verdict].label,
+                "candidate": story.name(decision.candidate_harness),
+                "against": story.name(decision.incumbent_harness),
+                "effect": words.points(effect),
+                "measured on": f"{where}, {effect.n} tasks" if effect else where,
+                "tokens per solved": count(decision.tokens_per_solved),
+                "incumbent's": count(decision.incumbent_tokens_per_solved),
+                "why": "; ".join(decision.reasons),
+                "when": words.moment(decision.decided_at, frame.zone()),
+                "open": f"lineage?h={decision.candidate_id}",
+            }
+        )
+    st.dataframe(
+        rows, hide_index=True, column_config={"open": st.column_config.LinkColumn("open", display_text="in the tree")}
+    )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,198 @@
+"""What really happened in this attempt? Turn by turn: what the model saw, said, called and got back."""
+
+from __future__ import annotations
+
+import json
+
+import streamlit as st
+
+from dashboards import charts, frame, theme, words
+from dashboards.frames import seen_by, with_rings
+from dashboards.queries import AttemptRow
+from dashboards.views import Story
+from evolver.errors import UsageError
+from evolver.phrasing import UNKNOWN, count
+from evolver.records import Image, Rollout, Turn
+
+LONGEST_TEXT = 20_000
+
+
+def page() -> None:
+    story = frame.story()
+    asked = st.query_params.get("r", "")
+    row = story.run.attempt(asked)
+    if row is None:
+        st.warning(f"No rollout `{asked[:80] or '(none given)'}` in this run.")
+        st.page_link("pages/rollouts.py", label="All rollouts", icon=":material/list:")
+        return
+    try:
+        rollout = story.run.rollout(asked)
+    except UsageError as error:
+        st.error(str(error))
+        return
+    if rollout is None:
+        st.warning(f"Rollout `{asked[:80]}` has just gone from the log.")
+        return
+    _head(story, row)
+    if not rollout.turns:
+        st.info("The attempt ended before its first turn." + (f" {rollout.error.message}" if rollout.error else ""))
+        return
+    step = _steps(rollout)
+    _turn(story, rollout, step)
+    _graded(story, rollout)
+
+
+def _head(story: Story, row: AttemptRow) -> None:
+    st.page_link("pages/rollouts.py", label="All rollouts", icon=":material/arrow_back:")
+    blame = f" (blame: {row.blame}: {row.message})" if row.blame else ""
+    st.markdown(f"### {theme.OUTCOMES[row.outcome].label} · {row.task_id} · {story.name(row.harness_id)}")
+    st.caption(
+        f"{row.id} · {row.purpose}, attempt {row.attempt} · {row.model_id} · stopped: {row.stop_reason}{blame} · "
+        f"{count(row.tokens)} tokens · {words.seconds(row.seconds)} · "
+        f"{words.moment(row.started_at, frame.zone())}"
+    )
+
+
+def _steps(rollout: Rollout) -> int:
+    """The chosen turn, counted from 0; the address counts from 1."""
+    last = len(rollout.turns)
+    if "step" in st.session_state:
+        st.session_state["step"] = min(max(1, st.session_state["step"]), last)
+    back, at, on, rest = st.columns([1, 1, 1, 5], vertical_alignment="bottom")
+    with at:
+        asked = int(st.number_input(f"turn (of {last})", min_value=1, step=1, key="step", bind="query-params") or 1)
+    step = min(asked, last)
+    back.button(
+        "previous", icon=":material/arrow_back:", on_click=_go, args=(step - 1,), disabled=step <= 1, shortcut="Left"
+    )
+    on.button(
+        "next", icon=":material/arrow_forward:", on_click=_go, args=(step + 1,), disabled=step >= last, shortcut="Right"
+    )
+    rest.caption(" · ".join(m.label for m in theme.CHANNELS.values()) + " · ✕ error in the turn")
+    st.plotly_chart(
+        charts.time_bar(rollout.turns, step - 1),
+        key="time_bar",
+        on_select=_take_click,
+        selection_mode="points",
+        config={"displayModeBar": False},
+        alt=f"{last} turns by seconds and channel; turn {step} is chosen",
+    )
+    return step - 1
+
+
+def _go(step: int) -> None:
+    st.session_state["step"] = step
+
+
+def _take_click() -> None:
+    points = st.session_state["time_bar"]["selection"]["points"]
+    index = next((p["customdata"] for p in points if "customdata" in p), None)
+    index = index[0] if isinstance(index, list) and index else index
+    if isinstance(index, int):
+        _go(index + 1)
+
+
+def _turn(story: Story, rollout: Rollout, step: int) -> None:
+    turn = rollout.turns[step]
+    mark = theme.CHANNELS[turn.channel]
+    st.markdown(f"**Turn {step + 1}** · {mark.label} · {turn.summary or '(no summary)'}")
+    if turn.slip:
+        st.badge(f"simulated slip: {turn.slip}", icon=":material/error:", color="orange")
+    left, right = st.columns([3, 2])
+    with left:
+        _screens(story, rollout, step)
+    with right:
+        _words(turn)
+
+
+def _screens(story: Story, rollout: Rollout, step: int) -> None:
+    turn = rollout.turns[step]
+    before, after = st.tabs(["what it acted on", "what came of it"])
+    with before:
+        _screen(story, seen_by(rollout, step), turn, marked=True)
+    with after:
+        _screen(story, turn.observed.image, turn, marked=False)
+        if turn.observed.text:
+            with st.expander("elements on the screen, as text"):
+                _text(turn.observed.text, "elements")
+
+
+def _screen(story: Story, image: Image | None, turn: Turn, *, marked: bool) -> None:
+    if image is None:
+        st.info("No screenshot was taken here: this harness did not ask for one.", icon=":material/visibility_off:")
+        return
+    try:
+        png = story.run.blob(image.frame_id)
+    except UsageError as error:
+        st.warning(f"The screenshot can't be shown: {error}", icon=":material/broken_image:")
+        return
+    drawn = with_rings(png, turn.completion.calls if marked else ())
+    if drawn is None:
+        st.warning(f"The screenshot can't be shown: blob {image.frame_id} is no image.", icon=":material/broken_image:")
+        return
+    st.image(drawn, width="stretch", alt=turn.summary)
+    st.caption(f"{image.width} × {image.height} px · frame {words.short(image.frame_id)}")
+
+
+def _words(turn: Turn) -> None:
+    said = turn.completion
+    if said.reasoning:
+        with st.expander("reasoning", expanded=len(said.reasoning) < 800):
+            st.text(said.reasoning)
+    if said.text:
+        st.text(said.text)
+    if said.invalid:
+        st.error(f"The reply could not be used: {said.invalid}")
+    results = {r.call_id: r for r in turn.results}
+    for call in said.calls:
+        st.code(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", language="json", wrap_lines=True)
+        result = results.get(call.id)
+        if result is None:
+            st.caption("no result: the call was not run")
+            continue
+        st.caption(f"{'✕ error' if result.is_error else 'result'} · {words.seconds(result.seconds)}")
+        _text(result.text or "(empty)", f"result {call.id}")
+    used = said.usage
+    st.caption(
+        f"{count(used.input_tokens)} tokens in, {count(used.output_tokens)} out "
+        f"(counted by {used.counted_by}) · "
+        f"model {words.seconds(turn.model_s)}, tools {words.seconds(turn.tools_s)}"
+    )
+
+
+def _text(text: str, name: str) -> None:
+    st.code(text[:LONGEST_TEXT], language=None, wrap_lines=True)
+    if len(text) > LONGEST_TEXT:
+        st.download_button(
+            f"first {LONGEST_TEXT:,} of {len(text):,} characters shown · download all",
+            text,
+            f"{name}.txt",
+            key=f"all {name}",
+        )
+
+
+def _graded(story: Story, rollout: Rollout) -> None:
+    card = story.run.card_line(rollout.id)
+    scores = card.get("scores") if isinstance(card, dict) else None
+    st.subheader("Grading", anchor=False)
+    if not isinstance(scores, list) or not scores:
+        st.caption("No criterion was graded.")
+        return
+    rows = []
+    for score in scores:
+        if isinstance(score, dict):
+            value = score.get("value")
+            rows.append(
+                {
+                    "criterion": str(score.get("criterion", UNKNOWN)),
+                    "value": words.share(float(value)) if isinstance(value, int | float) else "unscored",
+                    "required": "yes" if score.get("required") else "no",
+                    "explanation": str(score.get("explanation") or "none given"),
+                    "grader": str(score.get("grader", UNKNOWN)),
+                }
+            )
+    st.dataframe(rows, hide_index=True)
+
+
+if __name__ == "__main__":
+    page()
