@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from devset.families import files, folders, sheets, text
+from devset.families import chains, crossing, documents, editor, files, folders, sheets, text
 from devset.families.skill import Family
 
 
 def families() -> dict[str, Family]:
     """Name → family, in a fixed order."""
-    groups = (files.FAMILIES, folders.FAMILIES, text.FAMILIES, sheets.FAMILIES)
-    return {family.name: family for group in groups for family in group}
+    modules = (files, folders, editor, text, sheets, documents, crossing, chains)
+    return {family.name: family for module in modules for family in module.FAMILIES}

@@ -1,6 +1,6 @@
 """The few GUI moves that the families' oracles are made of (targets are found by accessible name on the live screen).
 
-Names relied on: a desktop icon is named like its file (pcmanfm gives it the role `unknown`). What else a family relies
+Names relied on: a desktop icon is named like its file (role `icon`). What else a family relies
 on stands in its `gui_names`. Keys follow a click or a double click on a real target.
 """
 
@@ -18,8 +18,8 @@ def click(target: GuiTarget, summary: str | None = None, *, window: str | None =
     return GuiStep(action="left_click", target=target, summary=summary, wait_window=window)
 
 
-def double_click(target: GuiTarget, summary: str | None = None) -> GuiStep:
-    return GuiStep(action="double_click", target=target, summary=summary)
+def double_click(target: GuiTarget, summary: str | None = None, *, window: str | None = None) -> GuiStep:
+    return GuiStep(action="double_click", target=target, summary=summary, wait_window=window)
 
 
 def drag(target: GuiTarget, to: GuiTarget, summary: str | None = None) -> GuiStep:
@@ -37,3 +37,7 @@ def write(text: str, summary: str | None = None, *, window: str | None = None) -
 
 def wait(seconds: float, summary: str | None = None) -> GuiStep:
     return GuiStep(action="wait", seconds=seconds, summary=summary)
+
+
+# LibreOffice writes the file a moment after the screen has settled.
+SAVE_OFFICE = (key("ctrl+s"), wait(1.5))

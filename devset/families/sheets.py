@@ -14,8 +14,6 @@ from devset.task import GuiStep, GuiTarget
 
 Rows = list[list[str | int]]
 
-NAME_BOX = GuiTarget(name="Name Box")
-
 
 def stock(rng: Random, count: int) -> Rows:
     """A header and `count` rows: item, city, quantity, price (whole numbers, no two rows share an item)."""
@@ -35,19 +33,13 @@ def cells(rows: Sequence[Sequence[Value]]) -> dict[str, JsonValue]:
 
 
 def edit_cell(name: str, at: str, value: str) -> tuple[GuiStep, ...]:
-    """Opens a workbook from its icon, jumps to a cell through the Name Box, types the value and saves as it is."""
+    """Opens a workbook from its icon, clicks a visible cell, types the value and saves in the same format."""
     return (
         gui.double_click(gui.icon(name), f"Open {name} in Calc"),
-        gui.click(NAME_BOX, f"Go to cell {at}", window=name),
-        gui.write(f"{at}\n"),
+        gui.click(GuiTarget(name=at, role="table cell"), f"Click cell {at}", window=name),
         gui.write(f"{value}\n", f"Type {value} and save"),
-        *save_office(),
+        *gui.SAVE_OFFICE,
     )
-
-
-def save_office() -> tuple[GuiStep, ...]:
-    """ctrl+s, then Return: it answers "Keep Current Format" where LibreOffice asks, and is harmless where not."""
-    return (gui.key("ctrl+s"), gui.key("Return"))
 
 
 def openpyxl(name: str, body: str) -> str:
@@ -302,7 +294,7 @@ def _strings(rows: Sequence[Sequence[str | int]]) -> list[JsonValue]:
 
 
 NAME, NUMBER, SECRET = Slot("name"), Slot("number"), Slot("number", nonce=True)
-_CALC = ("the file's name (desktop icon)", "Name Box (Calc)")
+_CALC = ("the file's name (desktop icon)", "the cell's address, role `table cell` (Calc)")
 
 FAMILIES = (
     Family(

@@ -1,47 +1,11 @@
-"""Families of plain text: one shell command each, and mousepad for the first two."""
+"""Families of plain text, one shell command each."""
 
 from __future__ import annotations
 
 from random import Random
 
-from devset.families import draw, gui
+from devset.families import draw
 from devset.families.skill import Binding, Family, Post, Slot, check, steps
-
-
-def _append(rng: Random) -> Binding:
-    name, other = (f"{s}.txt" for s in draw.stems(rng, 2))
-    *before, line = draw.sentences(rng, 4)
-    return Binding(
-        slots={"name": name, "line": line},
-        wordings=(
-            "Add the line '{line}' at the end of the file {name} on the Desktop.",
-            "Open {name} on the Desktop, append '{line}' as a new last line, and save it.",
-            "Please extend my list in {name} on the Desktop by one more line that says '{line}'.",
-        ),
-        files={f"Desktop/{name}": draw.text(before), f"Desktop/{other}": draw.text(draw.sentences(rng, 2))},
-        writes=(f"Desktop/{name}",),
-        pre=(check("text_is", path=f"Desktop/{name}", expected=[*before]),),
-        post=(
-            Post(
-                "appended",
-                "The line comes last.",
-                (check("text_is", path=f"Desktop/{name}", expected=[*before, line]),),
-            ),
-        ),
-        terminal=steps((f"Append the line to {name}", f"echo '{line}' >> ~/Desktop/{name}")),
-        gui=(
-            gui.double_click(gui.icon(name), f"Open {name} in the text editor"),
-            gui.key("ctrl+End", "Type the line at the end and save", window=name),
-            gui.write(line + "\n"),
-            gui.key("ctrl+s"),
-        ),
-        mutants={
-            "overwritten": f"echo '{line}' > ~/Desktop/{name}",
-            "other file": f"echo '{line}' >> ~/Desktop/{other}",
-            "at the top": f"sed -i '1i {line}' ~/Desktop/{name}",
-        },
-        equivalents={"no newline at the end": f"printf '%s' '{line}' >> ~/Desktop/{name}"},
-    )
 
 
 def _replace_all(rng: Random) -> Binding:
@@ -242,7 +206,6 @@ def _drop_lines(rng: Random) -> Binding:
             "with grep": f"cd ~/Desktop; grep -v '({word})' {name} > /tmp/kept-{name}; cat "
             f"/tmp/kept-{name} > {name}; rm /tmp/kept-{name}"
         },
-        nonces={},
     )
 
 
@@ -282,20 +245,8 @@ def _unique(rng: Random) -> Binding:
 
 
 NAME, TEXT = Slot("name"), Slot("text")
-_EDITOR = ("the file's name (desktop icon)",)
 
 FAMILIES = (
-    Family(
-        "text.append",
-        "Append a line",
-        ("text", "file", "append"),
-        "text",
-        "daily",
-        ("mousepad",),
-        {"name": NAME, "line": TEXT},
-        _append,
-        gui_names=_EDITOR,
-    ),
     Family(
         "text.replace",
         "Replace a word everywhere",
