@@ -23,7 +23,7 @@ from harnesses.library import Library
 from harnesses.edit import with_changes
 library = Library(Path(sys.argv[1]))
 parent = library.add_seed("beta1")
-for steps in range(1, 26):
+for steps in range(1, 1 + int(sys.argv[2])):
     tree = with_changes(library.get(parent), {"scaffold.max_steps": steps})
     parent = library.add(tree, name=f"steps-{steps}", parents=[parent], branch="beta1")
     library.freeze(parent, f"frozen-{steps}", "a tag for each")
@@ -200,23 +200,23 @@ def test_the_users_git_settings_and_hooks_are_kept_out(tmp_path: Path) -> None:
         "GIT_WORK_TREE": str(other),
         "GIT_INDEX_FILE": str(other / ".git" / "index"),
     }
-    run = (sys.executable, "-c", WRITER, str(tmp_path / "library.git"))
+    run = (sys.executable, "-c", WRITER, str(tmp_path / "library.git"), "4")
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not (home / "hook-ran").exists()
     assert git(other / ".git", "for-each-ref") == ""
-    assert len(Library(tmp_path / "library.git").lineage("beta1")) == 26
+    assert len(Library(tmp_path / "library.git").lineage("beta1")) == 5
 
 
 @pytest.mark.slow
 def test_e12_killed_at_random_points_it_resumes_to_the_same_commits(tmp_path: Path) -> None:
     whole = tmp_path / "whole.git"
     lines = subprocess.run(
-        (sys.executable, "-c", WRITER, str(whole)), capture_output=True, text=True, check=True
+        (sys.executable, "-c", WRITER, str(whole), "25"), capture_output=True, text=True, check=True
     ).stdout
     path, chance = tmp_path / "killed.git", random.Random(12)
     for _ in range(12):
-        writer = subprocess.Popen((sys.executable, "-c", WRITER, str(path)), stdout=subprocess.DEVNULL)
+        writer = subprocess.Popen((sys.executable, "-c", WRITER, str(path), "25"), stdout=subprocess.DEVNULL)
         time.sleep(chance.uniform(0.2, 1.2))
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -224,6 +224,6 @@ def test_e12_killed_at_random_points_it_resumes_to_the_same_commits(tmp_path: Pa
             assert git(path, "fsck", "--strict", "--no-dangling") == ""
             found = Library(path)
             assert [found.get(i).id for i in found.names().values()] == list(found.names().values())
-    subprocess.run((sys.executable, "-c", WRITER, str(path)), capture_output=True, check=True)
+    subprocess.run((sys.executable, "-c", WRITER, str(path), "25"), capture_output=True, check=True)
     assert Library(path).lineage("beta1")[1:] == lines.split()
     assert git(path, "for-each-ref") == git(whole, "for-each-ref")
