@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evolver.records import Candidate, Decision, Purpose, Scorecard
+from evolver.records import Candidate, Decision, Purpose, RolloutKey, Scorecard
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,10 @@ def cards_of(cards: Sequence[Scorecard], harness_id: str, purpose: Purpose, mode
 
 def final_cards(cards: Sequence[Scorecard]) -> list[Scorecard]:
     """One card per attempt: its first scored card, else its last unscored one (an unscored attempt is re-run)."""
-    kept: dict[str, Scorecard] = {}
+    kept: dict[RolloutKey, Scorecard] = {}
     for card in cards:
-        name = card.key.model_dump_json()
-        if name not in kept or kept[name].success is None:
-            kept[name] = card
+        if card.key not in kept or kept[card.key].success is None:
+            kept[card.key] = card
     return list(kept.values())
 
 

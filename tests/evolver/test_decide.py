@@ -1,0 +1,227 @@
+"""The race: who may be compared, what a look shows, and how often whole races err."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from evolver.config import RaceConfig, RunConfig
+from evolver.decide import (
+    Arms,
+    Case,
+    compare,
+    decide,
+    detectable_effect,
+    flip_rates,
+    race_look,
+    rejected_early,
+    shown_by,
+    spending,
+    tokens_per_solved,
+)
+from evolver.errors import UsageError
+from evolver.records import Decision, Scorecard
+from tests.evolver.cards import Edit, a_candidate, a_card, simulated_decision
+
+RULES = RaceConfig()
+
+
+def arms(ours: str, theirs: str, attempt: int = 0, tokens: int = 1_000) -> Arms:
+    """One character a task: 1 solved, 0 not, ? unscored. `tokens` are the candidate's."""
+    outcome = {"1": True, "0": False, "?": None}
+    return Arms(
+        [a_card("c", t, outcome[o], attempt, tokens) for t, o in enumerate(ours)],
+        [a_card("i", t, outcome[o], attempt) for t, o in enumerate(theirs)],
+        max(len(ours), len(theirs)),
+    )
+
+
+def verdict(dev: Arms, confirmation: Arms | None = None, rules: RaceConfig = RULES, best: float = 0.0) -> Decision:
+    look, found = race_look(dev, 0, rules, 0)
+    if look.verdict != "pass":
+        confirmation = None
+    return decide(Case(a_candidate(), "i", (look,), found, dev, confirmation, best), rules, 0, 0.0)
+
+
+# --- what is compared -------------------------------------------------------------------------------------------------
+
+
+def test_only_common_scored_attempts_count_and_coverage_is_shown() -> None:
+    found = compare(arms("1111?", "0?11"), RULES, 0.05, 0)
+    assert (found.tasks, found.n_tasks, found.attempts) == (3, 5, 3)
+    assert found.effect.point == pytest.approx(1 / 3)
+    assert not found.covered
+
+
+def test_e21_a_lead_on_few_tasks_is_inconclusive_never_a_promotion() -> None:
+    decided = verdict(arms("1" * 12 + "?" * 8, "0" * 20))
+    assert decided.verdict == "inconclusive"
+    assert "only 12 of 20 tasks" in decided.reasons[-1]
+
+
+def test_e29_a_crash_can_not_raise_the_score() -> None:
+    crashes_where_it_would_fail = arms("1" * 10 + "?" * 10, "1" * 10 + "0" * 10)
+    assert compare(crashes_where_it_would_fail, RULES, 0.05, 0).effect.point == 0.0
+
+
+def test_the_incumbent_is_pooled_over_all_its_attempts() -> None:
+    theirs = [a_card("i", t, attempt != 2, attempt) for t in range(10) for attempt in range(4)]
+    found = compare(Arms([a_card("c", t, True) for t in range(10)], theirs, 10), RULES, 0.05, 0)
+    assert found.effect.point == pytest.approx(0.25) and found.attempts == 10
+
+
+def test_attempts_pair_by_number_and_seed() -> None:
+    theirs = [a_card("i", t, False, 0) for t in range(10)]
+    assert compare(Arms([a_card("c", t, True, 1) for t in range(10)], theirs, 10), RULES, 0.05, 0).tasks == 0
+    reseeded = [c.model_copy(update={"key": c.key.model_copy(update={"seed": 9})}) for c in theirs]
+    assert compare(Arms([a_card("c", t, True, 0) for t in range(10)], reseeded, 10), RULES, 0.05, 0).tasks == 0
+
+
+@pytest.mark.parametrize("change", [{"key": {"task_hash": "changed"}}, {"checker_hash": "changed"}])
+def test_s47_u31_other_task_or_checker_versions_refuse_to_be_compared(change: dict[str, object]) -> None:
+    both = arms("111", "000")
+    other = Scorecard.model_validate(
+        both.candidate[0].model_dump()
+        | {k: v for k, v in change.items() if k != "key"}
+        | {"key": both.candidate[0].key.model_dump() | dict(change.get("key", {}))}  # type: ignore[call-overload]
+    )
+    with pytest.raises(UsageError, match="'dev-0' was scored in two versions"):
+        compare(Arms([other, *both.candidate[1:]], both.incumbent, 3), RULES, 0.05, 0)
+
+
+def test_arms_of_different_models_refuse_to_be_compared() -> None:
+    both = arms("111", "000")
+    moved = [c.model_copy(update={"key": c.key.model_copy(update={"model_id": "other"})}) for c in both.candidate]
+    with pytest.raises(UsageError, match="different models"):
+        compare(Arms(moved, both.incumbent, 3), RULES, 0.05, 0)
+
+
+# --- looks and verdicts -----------------------------------------------------------------------------------------------
+
+
+def test_the_looks_share_the_screening_error_and_spend_no_more() -> None:
+    assert spending(RULES) == pytest.approx([0.05, 0.05, 0.1])
+    assert sum(spending(RaceConfig(attempts=(1, 3), screen_alpha=0.3))) == pytest.approx(0.3)
+
+
+def test_a_clear_gain_passes_at_once_and_needs_its_confirmation() -> None:
+    dev = arms("1" * 20 + "0" * 4, "0" * 24)
+    decided = verdict(dev, arms("1" * 12 + "0" * 4, "0" * 16))
+    assert decided.verdict == "promote"
+    assert decided.looks[0].verdict == "pass" and decided.confirmation is not None
+    assert decided.confirmation_p is not None and decided.confirmation_p <= RULES.alpha
+    assert decided.alpha_spent == pytest.approx(0.05 + 0.05)
+    assert any("solves more: confirmed" in reason for reason in decided.reasons)
+
+
+def test_e22_a_lucky_race_without_confirmation_promotes_nothing() -> None:
+    dev = arms("1" * 20 + "0" * 4, "0" * 24)
+    assert verdict(dev, arms("01" * 8, "10" * 8)).verdict == "inconclusive"
+    assert verdict(dev, arms("0" * 16, "0" * 16)).verdict == "keep"
+    assert verdict(dev, arms("0" * 16, "1" * 16)).verdict == "reject"
+
+
+def test_a_measurable_loss_is_rejected_with_the_figures() -> None:
+    decided = verdict(arms("0" * 20 + "1" * 4, "1" * 24))
+    assert decided.verdict == "reject" and decided.looks[0].verdict == "futile"
+    assert "-83.3 pp" in decided.reasons[0] and "24 of 24 tasks" in decided.reasons[0]
+
+
+def test_s53_the_same_harness_against_itself_makes_no_difference() -> None:
+    decided = verdict(arms("110100110101" * 2, "110100110101" * 2))
+    assert (decided.verdict, decided.looks[0].effect.point, decided.looks[0].p_value) == ("keep", 0.0, 1.0)
+
+
+def test_not_worse_and_cheaper_is_promoted_in_the_same_race() -> None:
+    cheap = arms("1" * 18 + "0" * 6, "1" * 18 + "0" * 6, tokens=600)
+    decided = verdict(cheap, arms("1" * 12 + "0" * 4, "1" * 12 + "0" * 4, tokens=600))
+    assert decided.verdict == "promote"
+    assert any("not worse and cheaper: confirmed" in reason for reason in decided.reasons)
+    assert decided.tokens_per_solved == pytest.approx(800) and decided.incumbent_tokens_per_solved == pytest.approx(
+        4_000 / 3
+    )
+
+
+def test_cheaper_but_perhaps_worse_is_not_promoted() -> None:
+    perhaps_worse = arms("1" * 16 + "0" * 8, "1" * 18 + "0" * 6, tokens=600)
+    assert "cheaper" not in shown_by(compare(perhaps_worse, RULES, 0.05, 0), RULES, 0.05)
+
+
+def test_a_saving_below_the_threshold_or_with_unknown_tokens_is_no_reason() -> None:
+    for tokens in (950, None):
+        both = arms("1" * 24, "1" * 24)
+        ours = [c.model_copy(update={"tokens": tokens}) for c in both.candidate]
+        assert shown_by(compare(Arms(ours, both.incumbent, 24), RULES, 0.05, 0), RULES, 0.05) == set()
+
+
+def test_no_gain_at_a_higher_price_is_rejected() -> None:
+    decided = verdict(arms("1" * 24, "1" * 24, tokens=2_000))
+    assert decided.verdict == "reject" and "gains nothing" in decided.reasons[-1]
+
+
+def test_e37_small_losses_do_not_add_up() -> None:
+    cheap, fresh = arms("1" * 18 + "0" * 6, "1" * 18 + "0" * 6, tokens=600), arms("1" * 16, "1" * 16, tokens=600)
+    assert verdict(cheap, fresh, best=0.76).verdict == "promote"
+    drifted = verdict(cheap, fresh, best=0.9)
+    assert drifted.verdict != "promote"
+    assert any("small losses add up" in reason for reason in drifted.reasons)
+
+
+def test_e24_what_does_not_run_is_rejected_early_with_its_reason() -> None:
+    decided = rejected_early(a_candidate(), "i", "smoke test: not one tool call", 1.0)
+    assert (decided.verdict, decided.looks, decided.confirmation) == ("reject", (), None)
+
+
+def test_flip_rates_show_a_against_a_beside_a_against_b() -> None:
+    theirs = [a_card("i", t, attempt == 0 or t < 4, attempt) for t in range(8) for attempt in (0, 1)]
+    ours = [a_card("c", t, t < 6, 0) for t in range(8)]
+    assert flip_rates(Arms(ours, theirs, 8)) == (0.5, 0.25)
+    assert flip_rates(arms("11", "11")) == (None, 0.0)
+
+
+def test_tokens_per_solved_is_unknown_rather_than_wrong() -> None:
+    assert tokens_per_solved([a_card("c", 0, True), a_card("c", 1, False)]) == 2_000
+    assert tokens_per_solved([a_card("c", 0, False)]) is None
+    assert tokens_per_solved([a_card("c", 0, True, tokens=None)]) is None
+
+
+def test_e34_the_detectable_effect_shrinks_with_tasks_and_attempts() -> None:
+    assert detectable_effect(60, 4, 0.05) == pytest.approx(0.113, abs=0.002)
+    assert detectable_effect(24, 1, 0.05) > detectable_effect(24, 4, 0.05) > detectable_effect(60, 4, 0.05)
+
+
+def test_e07_e28_a_decision_follows_from_records_and_seed_alone() -> None:
+    rng = random.Random(1)
+    dev = arms("".join(rng.choice("01") for _ in range(24)), "".join(rng.choice("01") for _ in range(24)))
+    shuffled = Arms(list(dev.candidate)[::-1], list(dev.incumbent)[::-1], 24)
+    assert verdict(dev) == verdict(dev) == verdict(shuffled)
+
+
+# --- how often whole races err ----------------------------------------------------------------------------------------
+
+
+def verdicts(edit: Edit, runs: int, first_seed: int) -> Counter[str]:
+    config = RunConfig()
+    return Counter(simulated_decision(edit, config, first_seed + run).verdict for run in range(runs))
+
+
+@pytest.mark.slow
+def test_e22_a_neutral_edit_is_promoted_in_at_most_5_percent_of_races() -> None:
+    found = verdicts(Edit(), runs=200, first_seed=0)
+    assert found["promote"] <= 0.05 * 200, found
+    assert found["reject"] <= 0.2 * 200, found
+
+
+@pytest.mark.slow
+def test_e22_a_worse_but_cheaper_edit_is_promoted_in_at_most_5_percent_of_races() -> None:
+    found = verdicts(Edit(lead=-0.1, tokens=0.7), runs=100, first_seed=1_000)
+    assert found["promote"] <= 0.05 * 100, found
+
+
+@pytest.mark.slow
+def test_a_real_gain_of_15_points_is_promoted_in_most_races() -> None:
+    found = verdicts(Edit(lead=0.15), runs=100, first_seed=2_000)
+    assert found["promote"] >= 0.7 * 100, found
+    assert found["reject"] <= 0.02 * 100, found

@@ -1,0 +1,53 @@
+"""Lineage, pending and decided candidates: views over records, recomputed every time."""
+
+from __future__ import annotations
+
+from evolver.population import Population, cards_of, per_task, success_value
+from evolver.records import Decision
+from tests.evolver.cards import a_candidate, a_card, a_decision
+
+ROOT = a_candidate("root", parents=())
+A, B, C = a_candidate("a", ("root",)), a_candidate("b", ("a",)), a_candidate("c", ("a",))
+
+
+def test_the_incumbent_is_the_newest_promotion_and_the_root_before_it() -> None:
+    assert Population([], []).incumbent is None
+    assert Population([ROOT], []).incumbent == "root"
+    decisions = [a_decision("a", "root", "promote"), a_decision("b", "a", "keep")]
+    found = Population([ROOT, A, B, C], decisions)
+    assert (found.incumbent, found.lineage) == ("a", ["root", "a"])
+    assert [c.name for c in found.pending] == ["c"]
+    assert [c.name for c in found.children("a")] == ["b", "c"] and found.parents("a") == ("root",)
+
+
+def test_e30_nothing_but_a_recorded_promotion_moves_the_lineage() -> None:
+    for verdict in ("keep", "reject", "inconclusive"):
+        assert Population([ROOT, A], [a_decision("a", "root", verdict)]).incumbent == "root"
+
+
+def test_e02_every_candidate_is_pending_or_decided_and_rejected_ones_stay() -> None:
+    found = Population([ROOT, A, B, C], [a_decision("a", "root", "reject")])
+    assert len(found.candidates) == 1 + len(found.pending) + len(found.decision_of)
+    assert found.candidate("a") == A and found.harness_ids == {"root", "a", "b", "c"}
+
+
+def test_a_race_pools_the_attempts_of_finished_races_only() -> None:
+    found = Population([ROOT, A], [a_decision("a", "root", "promote")])
+    assert (found.settled_attempts("root"), found.settled_attempts("a"), found.settled_attempts("b")) == (2, 2, 1)
+
+
+def test_confirmations_take_fresh_attempt_numbers() -> None:
+    plain = a_decision("a", "root")
+    confirmed = Decision.model_validate(plain.model_dump() | {"confirmation": plain.looks[0].effect.model_dump()})
+    assert (Population([], [plain]).confirmations(), Population([], [confirmed, plain]).confirmations()) == (0, 1)
+
+
+def test_cards_are_told_apart_by_harness_purpose_and_model() -> None:
+    cards = [a_card("a", 0, True), a_card("b", 0, True), a_card("a", 0, True, purpose="confirm")]
+    assert cards_of(cards, "a", "race", "m") == cards[:1]
+    assert cards_of(cards, "a", "race", "other") == []
+
+
+def test_means_per_task_leave_out_what_is_unscored() -> None:
+    cards = [a_card("a", 0, True), a_card("a", 0, None, 1), a_card("a", 1, True), a_card("a", 1, False, 1)]
+    assert per_task(cards, success_value) == {"dev-0": 1.0, "dev-1": 0.5}
