@@ -10,13 +10,13 @@ demo: set-up ## the whole experiment on the demo's tasks; the same command resum
 
 test: set-up sandbox ## the fast tests, then every test that this machine can run; skips say why
 	@$(BIN)/pytest -q -ra -m "not ($(SPECIAL))"
-	@$(BIN)/pytest -q -ra -m "$(SPECIAL)" --durations=5
+	@$(BIN)/pytest -q -ra -m "$(SPECIAL)"
 
 check: set-up ## format, lint, types, import directions
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --strict harnesses devset evolver
-	@$(BIN)/lint-imports | tail -n 4
+	@$(BIN)/lint-imports --no-logo
 
 dashboard: set-up ## the pages over a run: make dashboard RUN=runs/demo
 	@$(BIN)/evolver dashboard $(RUN)
