@@ -1,0 +1,181 @@
+"""The admission gate on fake machines: what is refused, and why. tests/contracts has it on real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from devset.task import Criterion, GuiStep, GuiTarget, Oracle, Task, TerminalStep, task_hash
+from evolver.admission import Admission, Bench, admit
+from evolver.errors import SandboxLost
+from evolver.executors.local import LocalExecutor
+from evolver.models.demonstrator import Demonstrator
+from evolver.protocols import Act, Element, Ran
+from evolver.records import Rollout, Score
+from evolver.testing import FakeSandbox, FakeSandboxes, home_tar
+from harnesses.tree import read_tree, seed_path
+from tests.evolver.graded_task import task
+
+ANSWER = "/home/user/a.txt"
+CLICK = GuiStep(action="left_click", summary="Click it.", target=GuiTarget(name="Write", role="push button"))
+TERMINAL = (TerminalStep(summary="Write it.", command="printf right > a.txt"),)
+BOTH = Oracle(terminal=TERMINAL, gui=(CLICK,))
+
+
+def machine() -> FakeSandbox:
+    """A desktop where the oracle's command, or a click on its one button, writes the answer."""
+
+    def run(sandbox: FakeSandbox, command: str) -> Ran:
+        if command == TERMINAL[0].command:
+            sandbox.files[ANSWER] = b"right"
+        return Ran(0, "")
+
+    def click(sandbox: FakeSandbox, action: Act) -> None:
+        sandbox.files[ANSWER] = b"right"
+
+    sandbox = FakeSandbox(screen=(1920, 1080))
+    sandbox.otherwise, sandbox.on_act = run, click
+    sandbox.shown = [Element("push button", "Write", 100, 100, 50, 20)]
+    return sandbox
+
+
+class StateGrader:
+    """Grades by a function of (frozen state, how often it was asked)."""
+
+    name = "program"
+
+    def __init__(self, judge: Callable[[bytes, int], float | None]) -> None:
+        self.judge = judge
+        self.asked = 0
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        self.asked += 1
+        value = self.judge(state, self.asked)
+        return [
+            Score(criterion=c.id, weight=1.0, required=c.required, value=value, explanation="judged", grader="program")
+            for c in criteria
+        ]
+
+    async def aclose(self) -> None:
+        return None
+
+
+def right(state: bytes, asked: int) -> float:
+    return float(state == home_tar({"a.txt": b"right"}))
+
+
+def oracles(oracle: Oracle, **changes: object) -> Task:
+    made = task(oracle=oracle, channels=oracle.channels, **changes)
+    return made.model_copy(update={"hash": task_hash(made)})
+
+
+async def verdicts(
+    *tasks: Task,
+    judge: Callable[[bytes, int], float | None] = right,
+    make: Callable[[], FakeSandbox] = machine,
+    path: Path | None = None,
+) -> tuple[list[Admission], FakeSandboxes]:
+    sandboxes = FakeSandboxes(make)
+    bench = Bench(
+        sandboxes=sandboxes,
+        graders=(StateGrader(judge),),
+        executor=LocalExecutor(1),
+        demonstrator=Demonstrator(patience_s=0.2),
+        gui=read_tree(seed_path("alpha")),
+        terminal=read_tree(seed_path("beta1")),
+    )
+    return [a async for a in admit(tasks, bench, path)], sandboxes
+
+
+async def refused(*tasks: Task, **options: object) -> str:
+    (admission,), _ = await verdicts(*tasks, **options)
+    assert not admission.admitted
+    return " | ".join(admission.reasons)
+
+
+async def test_s41_a_proven_task_enters_and_the_line_says_so(tmp_path: Path) -> None:
+    one, path = oracles(BOTH), tmp_path / "out/admissions.jsonl"
+    (admission,), sandboxes = await verdicts(one, path=path)
+    assert (admission.task_id, admission.task_hash, admission.admitted, admission.reasons) == (
+        one.id,
+        one.hash,
+        True,
+        (),
+    )
+    assert json.loads(path.read_text()) == admission.model_dump(mode="json")
+    assert len(sandboxes.opened) == 3  # untouched, GUI, terminal: a fresh machine each
+    assert all(s.closed for s in sandboxes.opened)
+    gui, terminal = sandboxes.opened[1:]
+    assert [a.kind for a in gui.acts] == ["left_click"] and TERMINAL[0].command in terminal.commands
+
+
+async def test_g01_a_task_that_the_untouched_state_solves_is_refused() -> None:
+    assert await refused(oracles(BOTH), judge=lambda state, asked: 1.0) == "the untouched state succeeds"
+
+
+async def test_g02_an_oracle_that_does_not_succeed_is_named_with_what_failed() -> None:
+    def broken() -> FakeSandbox:
+        sandbox = machine()
+        sandbox.on_act = lambda fake, action: None
+        return sandbox
+
+    reasons = await refused(oracles(BOTH), make=broken)
+    assert reasons == "oracle (gui) does not succeed: done is 0 (judged)"
+
+
+async def test_an_oracle_that_is_lost_on_the_screen_is_refused() -> None:
+    nowhere = GuiStep(action="left_click", summary="Click.", target=GuiTarget(name="Nowhere"))
+    assert "oracle (gui) does not succeed" in await refused(oracles(Oracle(gui=(nowhere,))))
+
+
+async def test_g02_a_task_without_an_oracle_is_unproven_and_costs_nothing() -> None:
+    made = task(oracle=Oracle(), channels=frozenset({"gui"}))
+    (admission,), sandboxes = await verdicts(made)
+    assert admission.reasons == ("unproven: no oracle for channel gui",) and sandboxes.opened == []
+
+
+async def test_g15_a_checker_that_disagrees_with_itself_is_refused() -> None:
+    reasons = await refused(oracles(BOTH), judge=lambda state, asked: float(asked % 2 == 0))
+    assert "disagrees with itself" in reasons and "'done': 0.0" in reasons
+
+
+async def test_s40_a_checker_that_fails_is_refused_as_such() -> None:
+    reasons = await refused(oracles(BOTH), judge=lambda state, asked: None)
+    assert "criterion done is unscored: judged" in reasons
+
+
+async def test_s10_a_set_up_that_fails_is_refused_before_any_oracle() -> None:
+    def no_setup() -> FakeSandbox:
+        sandbox = FakeSandbox(screen=(1920, 1080))
+        sandbox.otherwise = lambda fake, command: Ran(7, "no such file")
+        return sandbox
+
+    reasons = await refused(oracles(BOTH, setup="cp missing x"), make=no_setup)
+    assert "setup" in reasons and "no such file" in reasons and "oracle" not in reasons
+
+
+async def test_a_machine_of_ours_that_is_lost_is_not_held_against_the_task() -> None:
+    class Lost(FakeSandbox):
+        async def freeze(self) -> bytes:
+            raise SandboxLost("the host went away")
+
+    machines = [Lost(screen=(1920, 1080))]
+    (admission,), sandboxes = await verdicts(oracles(BOTH), make=lambda: machines.pop() if machines else machine())
+    assert admission.admitted and len(sandboxes.opened) == 4
+    reasons = await refused(oracles(BOTH), make=lambda: Lost(screen=(1920, 1080)))
+    assert "sandbox_lost: the host went away" in reasons
+
+
+async def test_s46_an_infeasible_task_enters_when_giving_up_is_what_succeeds() -> None:
+    made = oracles(Oracle(), feasible=False)
+    (admission,), sandboxes = await verdicts(made, judge=lambda state, asked: 1.0)
+    assert admission.admitted and len(sandboxes.opened) == 2
+
+
+async def test_one_refusal_does_not_stop_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "admissions.jsonl"
+    bad = oracles(Oracle(gui=(CLICK,), terminal=(TerminalStep(summary="No.", command="true"),)), id="bad-1")
+    admissions, _ = await verdicts(bad, oracles(BOTH), path=path)
+    assert {a.task_id: a.admitted for a in admissions} == {"bad-1": False, "right-1": True}
+    assert len(path.read_text().splitlines()) == 2
