@@ -285,7 +285,8 @@ def _spent(spent: Spent) -> tuple[str, str, str, str]:
 def _known(text: str, value: float, unknown: int) -> str:
     if not unknown:
         return text
-    return f"at least {text} ({unknown:,} entries unknown)" if value else UNKNOWN
+    entries = "entry" if unknown == 1 else "entries"
+    return f"at least {text} ({unknown:,} {entries} unknown)" if value else UNKNOWN
 
 
 def _name(harness_id: str, names: dict[str, str]) -> str:
@@ -304,7 +305,11 @@ def print_report(shown: Report, console: Console) -> None:
     console.print(Text(shown.title, style="bold"))
     for line in shown.lines:
         console.print(Text(line))
-    for table in shown.tables:
+    print_tables(shown.tables, console)
+
+
+def print_tables(tables: Sequence[Table], console: Console) -> None:
+    for table in tables:
         console.print()
         console.print(to_rich(table))
         for line in (table.caption, *table.notes):

@@ -100,14 +100,15 @@ class Store:
     def create(cls, path: Path, config: RunConfig) -> Store:
         """A new run directory, or the existing one if it was made with the same config (resume = the same command).
 
-        Settings that change no result (caps, prices, workers) may differ and are taken over.
+        Settings that change no result (caps, prices, workers) may differ and are taken over; a run without a record
+        takes any.
         Raises `UsageError` for a directory of another config or version, or one that holds other files.
         """
         if not (path / "run.json").exists():
             cls._start(path, config)
         store = cls.open(path)
         changed = changed_fields(store.config, config)
-        if changed:
+        if changed and any(log.path.exists() for log in store._logs.values()):
             raise UsageError(
                 f"{path} was started with other settings ({'; '.join(changed)}): "
                 "give them back, choose another --out, or start over with --fresh"
@@ -218,14 +219,21 @@ class Store:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Held by the one process that drives the run. Raises `UsageError` when another one is at it."""
-        with _disk(self.path):
-            fd = os.open(self.path / ".run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with self.lock(self.path):
+            yield
+
+    @staticmethod
+    @contextmanager
+    def lock(path: Path) -> Iterator[None]:
+        """`working` for a run directory that may be of any version."""
+        with _disk(path):
+            fd = os.open(path / ".run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 who = os.pread(fd, 32, 0).decode().strip() or "unknown"
-                raise UsageError(f"{self.path} is being worked on by process {who}: wait for it or stop it") from None
+                raise UsageError(f"{path} is being worked on by process {who}: wait for it or stop it") from None
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
             yield

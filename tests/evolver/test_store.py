@@ -121,6 +121,15 @@ def test_s49_resume_by_the_same_config_and_refuse_another(tmp_path: Path) -> Non
     assert {p.name: p.read_bytes() for p in store.path.iterdir() if p.is_file()} == before
 
 
+def test_a_run_without_a_record_takes_any_config(tmp_path: Path) -> None:
+    Store.create(tmp_path / "run", RunConfig(seed=1))
+    store = Store.create(tmp_path / "run", RunConfig(seed=2))
+    assert store.config.seed == 2 == Store.open(tmp_path / "run").config.seed
+    store.append(card())
+    with pytest.raises(UsageError, match="seed: 2 → 3"):
+        Store.create(tmp_path / "run", RunConfig(seed=3))
+
+
 def test_e17_a_raised_cap_and_more_workers_resume_the_same_run(tmp_path: Path) -> None:
     store = sample_run(tmp_path / "run", RunConfig(caps=Caps(tokens=10)))
     more = RunConfig(caps=Caps(tokens=99), sandbox=SandboxConfig(workers=4))

@@ -1,0 +1,1 @@
+"""The commands of `evolver`, one file per noun."""

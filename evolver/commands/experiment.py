@@ -1,0 +1,301 @@
+"""Commands that run an experiment and say what it found: demo, run, propose, gap, report."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from evolver.commands.talk import AsJson, RunDir, data_console, say, show_json
+from evolver.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from evolver.config import RunConfig
+    from evolver.lab import Lab
+    from evolver.records import Gap
+    from evolver.store import Store
+
+DEMO = Path(__file__).parents[1] / "demo.toml"
+TERMINATED = 143
+
+Backend = Annotated[
+    Literal["auto", "docker", "local"] | None,
+    typer.Option(help="Where rollouts run; the config's choice if absent."),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of everything; the config's if absent.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over; a run that is there is moved aside.")]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The run directory.")] = Path("runs/demo"),
+    seed: Seed = None,
+    backend: Backend = None,
+    fresh: Fresh = False,
+    full: Annotated[bool, typer.Option("--full", help="All tasks and three students per harness (hours).")] = False,
+) -> None:
+    """Runs the whole experiment that comes with the program; the same command resumes it.
+
+    \b
+    Examples:
+      evolver demo
+      evolver demo --seed 1 --out runs/demo-1 --backend local
+    """
+    from evolver.config import TaskLimitsConfig, load_config
+
+    config = load_config(DEMO)
+    if full:
+        distil = config.distil.model_copy(update={"seeds": (0, 1, 2)})
+        config = config.model_copy(update={"tasks": TaskLimitsConfig(), "distil": distil})
+    _run(_changed(config, seed, backend), out, fresh)
+
+
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file of settings.")],
+    out: Annotated[Path, typer.Option(help="The run directory.")],
+    seed: Seed = None,
+    backend: Backend = None,
+    fresh: Fresh = False,
+) -> None:
+    """Runs an experiment, or resumes it: what is there is never run again.
+
+    \b
+    Examples:
+      evolver run my.toml --out runs/mine
+      evolver run my.toml --out runs/mine --backend docker
+    """
+    from evolver.config import load_config
+
+    _run(_changed(load_config(config), seed, backend), out, fresh)
+
+
+def propose(
+    run: RunDir,
+    parent: Annotated[str, typer.Option("--from", metavar="HARNESS", help="Name or id of the parent harness.")],
+    tree: Annotated[Path, typer.Option(help="Directory of the new harness.")],
+    why: Annotated[str, typer.Option(help="Why it should be better, in one sentence.")],
+) -> None:
+    """Adds a harness that you wrote as a candidate; it is raced when the run goes on.
+
+    \b
+    Example:
+      evolver propose runs/mine --from beta1 --tree my-harness --why "the note on sheets saves a step"
+    """
+    from evolver.authors.human import propose as add
+    from evolver.commands.harness import resolved
+    from evolver.store import Store
+    from harnesses.library import Library
+
+    store = Store.open(run)
+    library = Library(run / "library")
+    if not tree.is_dir():
+        raise UsageError(f"no harness at {tree}: give a directory")
+    try:
+        made = add(store, library, resolved(library, parent), tree, why)
+    except UsageError as error:
+        raise error if str(tree) in str(error) else UsageError(f"{tree}: {error}") from None
+    say(f"candidate {made.name} ({made.harness_id[:12]}) changes {'+'.join(made.components) or 'nothing'}")
+    say("next: run the experiment's command again, and it is raced against the incumbent")
+
+
+def gap(
+    run: RunDir,
+    a: Annotated[str, typer.Argument(metavar="A", help="Name or id of harness A.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Name or id of harness B.")],
+    as_json: AsJson = False,
+) -> None:
+    """Teacher gap and student gap of two harnesses, B minus A. What is missing for it is run first.
+
+    \b
+    Example:
+      evolver gap runs/demo beta1 beta2
+    """
+    from evolver.commands.harness import resolved
+    from evolver.report import gap_table, harness_names, print_tables
+    from evolver.store import Store
+    from harnesses.library import Library
+
+    store = Store.open(run)
+    library = Library(run / "library")
+    pair = resolved(library, a), resolved(library, b)
+    library.close()
+    found = _measured(store, *pair)
+    if found is None:
+        say("not all of it is measured yet: running what is missing")
+        _drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
+        found = _measured(store, *pair)
+    if found is None:
+        raise RuntimeError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
+    if as_json:
+        show_json(found.model_dump(mode="json"))
+    else:
+        print_tables([gap_table(found, harness_names(store))], data_console())
+
+
+def report(
+    run: RunDir,
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on stdout.")] = False,
+    pictures: Annotated[Path | None, typer.Option("--png", metavar="FOLDER", help="Save the figures here.")] = None,
+) -> None:
+    """What a run found so far: four tables here, with figures in RUN/report.html.
+
+    \b
+    Examples:
+      evolver report runs/demo
+      evolver report runs/demo --markdown > report.md
+      evolver report runs/demo --png docs/figures
+    """
+    from evolver.report import print_report, to_json, to_markdown
+    from evolver.report import report as report_of
+    from evolver.report_page import save_pictures, write_page
+    from evolver.store import Store
+
+    store = Store.open(run)
+    shown = report_of(store)
+    if as_json:
+        show_json(to_json(shown))
+    elif markdown:
+        typer.echo(to_markdown(shown), nl=False)
+    else:
+        print_report(shown, data_console())
+    for path in save_pictures(store, pictures) if pictures else ():
+        say(f"wrote {path}")
+    say(f"page: {write_page(store)}")
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+def _changed(config: RunConfig, seed: int | None, backend: Literal["auto", "docker", "local"] | None) -> RunConfig:
+    sandbox = config.sandbox if backend is None else config.sandbox.model_copy(update={"backend": backend})
+    return config.model_copy(update={"sandbox": sandbox, "seed": config.seed if seed is None else seed})
+
+
+def _run(config: RunConfig, out: Path, fresh: bool) -> None:
+    from evolver.report import print_report
+    from evolver.report import report as report_of
+    from evolver.report_page import write_page
+    from evolver.store import Store
+
+    if fresh:
+        _move_aside(out)
+    store = Store.create(out, config)
+    code = _drive(store, _experiment, shlex.join(_command_line()))
+    print_report(report_of(store), data_console())
+    say(f"page: {write_page(store)} · next: evolver dashboard {out}")
+    if code:
+        raise typer.Exit(code)
+
+
+def _command_line() -> list[str]:
+    import sys
+
+    return ["evolver", *(word for word in sys.argv[1:] if word != "--fresh")]
+
+
+def _move_aside(out: Path) -> None:
+    from evolver.store import Store
+
+    if not out.exists():
+        return
+    if not (out / "run.json").is_file():
+        raise UsageError(f"{out} is no run directory, so --fresh leaves it alone: choose another --out")
+    with Store.lock(out):
+        aside = out.with_name(f"{out.name}.{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
+        out.rename(aside)
+    say(f"the run that was there is now {aside}")
+
+
+async def _experiment(lab: Lab) -> int:
+    """The whole loop; returns the exit code and records how it ended."""
+    from evolver.loop import Stop
+    from evolver.loop import run as run_loop
+
+    end = await run_loop(lab)
+    if end.reason is Stop.BUDGET:
+        _end(lab.store, "budget", end.detail)
+        say(f"evolver: {end.detail}")
+        return 4
+    if end.reason is Stop.ERROR:
+        _end(lab.store, "failed", end.detail)
+        say(f"evolver: {end.detail}")
+        return 3
+    _end(lab.store, "done", end.detail)
+    return 0
+
+
+async def _measure(lab: Lab, a: str, b: str) -> int:
+    from devset.splits import load_split
+    from evolver.students import distil_in_child, measure_gaps
+
+    await measure_gaps(lab, [(a, b)], load_split("test", lab.config.tasks.test), distil_in_child)
+    return 0
+
+
+def _measured(store: Store, a: str, b: str) -> Gap | None:
+    """The gap as the records have it now, kept as a record; None while an arm is missing."""
+    from evolver.gap import gap as gap_of
+    from evolver.records import Gap
+
+    try:
+        found = gap_of(store, a, b)
+    except UsageError:  # no teacher has played both yet
+        return None
+    if found.student_gap.point is None or found.teacher_gap.point is None:
+        return None
+    known = store.get(Gap, found.id)
+    if known is None:
+        store.append(found)
+    return known or found
+
+
+def _drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:
+    """Runs `work` in an open lab, as the only process that drives this run. Ctrl-C and SIGTERM stop it cleanly."""
+    with store.working():
+        try:
+            return asyncio.run(_in_lab(store, work))
+        except (KeyboardInterrupt, asyncio.CancelledError) as stop:
+            interrupted = isinstance(stop, KeyboardInterrupt)
+            _end(store, "interrupted", "Ctrl-C" if interrupted else "terminated")
+            say(f"stopped; nothing that was finished is lost. Resume: {again}")
+            raise typer.Exit(130 if interrupted else TERMINATED) from None
+
+
+async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:
+    from evolver.lab import open_lab
+
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with open_lab(store.path) as lab, _watched(lab):
+        return await work(lab)
+
+
+@asynccontextmanager
+async def _watched(lab: Lab) -> AsyncIterator[None]:
+    """The observers of a run, closed at its end however it ends."""
+    from evolver.observers.console import ConsoleObserver, talk_console
+    from evolver.observers.mlflow import MlflowObserver
+
+    lab.observers += [ConsoleObserver(talk_console()), MlflowObserver(lab.store.path, say)]
+    try:
+        yield
+    finally:
+        for observer in lab.observers:
+            observer.close()
+
+
+def _end(store: Store, reason: Literal["done", "budget", "interrupted", "failed"], detail: str) -> None:
+    from evolver.records import Ending
+
+    store.append(Ending(id=f"end-{uuid.uuid4().hex[:16]}", reason=reason, detail=detail, at=time.time()))

@@ -1,0 +1,304 @@
+"""The command: quick help with examples, one clear line for bad input, and nothing overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import typer
+
+from evolver.cli import app, main
+from evolver.commands.experiment import _move_aside
+from evolver.config import load_config
+from evolver.errors import UsageError
+from evolver.records import Candidate, Ending, Rollout
+from evolver.store import Store
+from harnesses.library import Library
+from tests.evolver.sample_run import sample_run
+
+ROOT = Path(__file__).parents[2]
+
+
+def evolver(*words: str, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-m", "evolver", *words], capture_output=True, text=True, env=env, cwd=cwd or ROOT
+    )
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """One command in this process: exit code, stdout, stderr."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def commands(group: object, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command line of the tree, without its arguments."""
+    yield words
+    context = typer.Context(group)  # type: ignore[arg-type]
+    for name in group.list_commands(context) if hasattr(group, "list_commands") else ():  # type: ignore[attr-defined]
+        yield from commands(group.get_command(context, name), (*words, name))  # type: ignore[attr-defined]
+
+
+def test_every_help_text_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = list(commands(typer.main.get_command(app)))
+    assert {("demo",), ("tasks", "admit"), ("harness", "diff"), ("sandbox", "up"), ("distil",), ("dashboard",)} <= set(
+        lines
+    )
+    for words in lines:
+        code, out, _ = called(capsys, *words, "--help")
+        assert code == 0 and "xample" in out, f"evolver {' '.join(words)} --help shows no example"
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, evolver.cli\n"
+        "try: evolver.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'trl', 'mlflow', 'optuna', 'openai', 'docker', 'ray', 'streamlit'}\n"
+        "heavy |= {'plotly', 'scipy', 'numpy', 'duckdb'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)))"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "LOADED []" in done.stdout
+    best = min([time.monotonic() - began, *(_seconds_of_help() for _ in range(3))])
+    assert best < 1.0, f"evolver --help took {best:.2f} s at best"
+
+
+def _seconds_of_help() -> float:
+    began = time.monotonic()
+    evolver("--help")
+    return time.monotonic() - began
+
+
+def test_no_words_give_help_and_an_unknown_command_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Examples:" in "".join(called(capsys)[1:])
+    code, _, err = called(capsys, "demoo")
+    assert code == 2 and "No such command 'demoo'" in err
+    assert called(capsys, "--version")[1].strip() == version("harness-evolver")
+
+
+BAD_CONFIGS = {
+    "typo.toml": ("[race]\nalfa = 1", "unknown setting 'race.alfa'; did you mean 'alpha'?"),
+    "torn.toml": ("[race", "is not valid TOML"),
+    "free.toml": ("[teacher]\nkind='openai'\nmodel='gpt-x'", "no price for model 'gpt-x'"),
+    "nobody.toml": ("root = 'omega'", "harness 'omega': expected one of alpha, beta1, beta2 or a directory"),
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_CONFIGS, "absent.toml"])
+def test_a_bad_config_is_one_line_and_leaves_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    text, says = BAD_CONFIGS.get(name, ("", f"can't read config {tmp_path / name}: No such file or directory"))
+    if text:
+        (tmp_path / name).write_text(text)
+    code, out, err = called(capsys, "run", str(tmp_path / name), "--out", str(tmp_path / "run"), "--backend", "local")
+    if code == 3:
+        pytest.skip(err.strip())
+    assert code == 2 and out == "" and says in err.splitlines()[-1] and "Traceback" not in err
+    assert not (tmp_path / "run" / "rollouts.jsonl").exists()
+
+
+def run_with_harnesses(path: Path) -> Store:
+    store = sample_run(path)
+    library = Library(path / "library")
+    for seed in ("alpha", "beta1", "beta2"):
+        library.add_seed(seed)
+    library.close()
+    return store
+
+
+BAD_WORDS = [
+    (("report", "RUN/none"), "no run at"),
+    (("gap", "RUN", "beta1", "betta2"), "did you mean"),
+    (("gap", "RUN/none", "a", "b"), "no run at"),
+    (("propose", "RUN", "--from", "gamma", "--tree", "RUN", "--why", "w"), "gamma"),
+    (("propose", "RUN", "--from", "alpha", "--tree", "RUN/none", "--why", "w"), "no harness at"),
+    (("propose", "RUN", "--from", "alpha", "--tree", "RUN", "--why", "w"), "RUN: candidates.jsonl: unknown file"),
+    (("tasks", "show", "files.renam-0003"), "did you mean files.rename"),
+    (("tasks", "admit", "nothing-at-all"), "unknown task"),
+    (("harness", "show", "omega"), "expected one of alpha, beta1, beta2"),
+    (("harness", "show", "omega", "--run", "RUN"), "omega"),
+    (("harness", "freeze", "omega", "--run", "RUN", "--as", "x"), "omega"),
+    (("rollout", "show", "RUN", "r-nope"), "no rollout 'r-nope'"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD_WORDS, ids=[" ".join(words[:2]) for words, _ in BAD_WORDS])
+def test_bad_input_is_one_line_with_exit_code_2_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    path = run_with_harnesses(tmp_path / "run").path
+    before = snapshot(path)
+    code, out, err = called(capsys, *(word.replace("RUN", str(path)) for word in words))
+    assert code == 2 and out == ""
+    assert says.replace("RUN", str(path)) in err and err.startswith("evolver: ") and len(err.splitlines()) == 1
+    assert snapshot(path) == before
+
+
+@pytest.mark.parametrize("words", [("report", "RUN"), ("demo", "--out", "RUN"), ("gap", "RUN", "alpha", "beta1")])
+def test_a_run_of_another_version_is_refused_untouched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    path = run_with_harnesses(tmp_path / "run").path
+    file = path / "run.json"
+    file.write_text(file.read_text().replace('"schema_version": 1', '"schema_version": 7'))
+    before = snapshot(path)
+    code, _, err = called(capsys, *(word.replace("RUN", str(path)) for word in words))
+    assert code == 2 and "schema version 7, this program reads version 1" in err
+    assert snapshot(path) == before
+
+
+def test_s49_demo_refuses_a_run_of_other_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sample_run(tmp_path / "run").path
+    before = snapshot(path)
+    code, _, err = called(capsys, "demo", "--out", str(path), "--seed", "5")
+    assert code == 2 and "seed: 0 → 5" in err and "--fresh" in err and snapshot(path) == before
+
+
+def test_fresh_moves_a_run_aside_and_leaves_other_folders_alone(tmp_path: Path) -> None:
+    path = sample_run(tmp_path / "run").path
+    before = snapshot(path)
+    _move_aside(path)
+    aside = next(tmp_path.glob("run.*"))
+    assert not path.exists() and snapshot(aside).items() >= before.items()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="no run directory"):
+        _move_aside(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
+
+
+def test_errors_come_as_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(capsys, "report", str(tmp_path / "none"), "--json")
+    assert code == 2 and json.loads(out)["error"]["kind"] == "usage" and "no run at" in err
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = called(capsys, "--debug", "report", str(tmp_path / "none"))
+    assert code == 2 and "Traceback" in err and err.splitlines()[-1].startswith("evolver: no run at")
+
+
+def test_report_prints_data_to_stdout_and_talk_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sample_run(tmp_path / "run").path
+    code, out, err = called(capsys, "report", str(path))
+    assert code == 0 and "Lineage" in out and "not defined: teacher gap's interval includes 0" in out
+    assert f"page: {path / 'report.html'}" in err and "\x1b" not in out + err
+    code, out, _ = called(capsys, "report", str(path), "--json")
+    assert code == 0 and set(json.loads(out)["tables"]) >= {"Lineage", "Ledger", "Channels per app"}
+
+
+def test_reads_have_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run_with_harnesses(tmp_path / "run").path
+    assert len(json.loads(called(capsys, "tasks", "list", "--split", "dev", "--limit", "3", "--json")[1])["tasks"]) == 3
+    assert json.loads(called(capsys, "tasks", "show", "files.rename-0003", "--json")[1])["id"] == "files.rename-0003"
+    seeds = json.loads(called(capsys, "harness", "list", "--json")[1])["harnesses"]
+    assert [seed["name"] for seed in seeds] == ["alpha", "beta1", "beta2"]
+    found = json.loads(called(capsys, "harness", "diff", "alpha", "beta1", "--run", str(path), "--json")[1])
+    assert "T" in found["components"] and "bash" in found["patch"]
+    assert json.loads(called(capsys, "harness", "show", "beta1", "--json")[1])["id"] == seeds[1]["id"]
+    assert json.loads(called(capsys, "rollout", "list", str(path), "--json")[1]) == {"rollouts": []}
+
+
+def test_propose_adds_one_candidate_and_refuses_it_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = run_with_harnesses(tmp_path / "run")
+    shutil.copytree(ROOT / "harnesses" / "seeds" / "beta1", tmp_path / "mine")
+    system = tmp_path / "mine" / "prompt" / "system.md"
+    system.write_text(system.read_text() + "\nSave before you finish.\n")
+    words = ("propose", str(store.path), "--from", "beta1", "--tree", str(tmp_path / "mine"), "--why", "saves more")
+    code, out, err = called(capsys, *words)
+    made = Store.open(store.path).all(Candidate)[-1]
+    assert code == 0 and out == "" and "candidate mine" in err and made.components == ("P",)
+    assert made.manifest.why == "saves more" and Library(store.path / "library").get(made.harness_id)
+    code, _, err = called(capsys, *words)
+    assert code == 2 and "proposed already" in err and len(Store.open(store.path).all(Candidate)) == 4
+
+
+def test_freeze_tags_a_harness_and_again_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run_with_harnesses(tmp_path / "run").path
+    for _ in range(2):
+        assert called(capsys, "harness", "freeze", "beta1", "--run", str(path), "--as", "round-1")[0] == 0
+    library = Library(path / "library")
+    assert library.frozen() == {"round-1": library.resolve("beta1")}
+
+
+def test_two_commands_never_drive_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo = load_config(ROOT / "evolver" / "demo.toml")
+    store = Store.create(tmp_path / "run", demo)
+    with store.working():
+        code, _, err = called(capsys, "demo", "--out", str(store.path))
+        assert code == 2 and f"process {os.getpid()}" in err
+        code, _, err = called(capsys, "demo", "--out", str(store.path), "--fresh")
+        assert code == 2 and store.path.exists()
+
+
+def test_e14_e17_a_spent_cap_ends_with_4_keeps_everything_and_a_raised_one_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, words = tmp_path / "c.toml", ("run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run"))
+    config.write_text("[caps]\nrollouts = 0")
+    code, out, err = called(capsys, *words)
+    if code == 3:
+        pytest.skip(err.strip())
+    assert code == 4 and "caps.rollouts = 0 is spent" in err
+    assert "state: stopped before the end (budget): caps.rollouts = 0 is spent" in out
+    store = Store.open(tmp_path / "run")
+    assert [ending.reason for ending in store.all(Ending)] == ["budget"] and store.all(Rollout) == []
+    config.write_text("[caps]\nrollouts = 0\ncost_usd = 1.5")
+    assert called(capsys, *words)[0] == 4
+    again = Store.open(tmp_path / "run")
+    assert again.run_id == store.run_id and again.config.caps.cost_usd == 1.5
+
+
+def test_a_missing_key_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    teacher = "[teacher]\nkind='openai'\nmodel='m'\napi_key_env='NO_SUCH_KEY_HERE'\n[prices]\nm={input=1,output=1}"
+    (tmp_path / "c.toml").write_text(teacher)
+    code, _, err = called(capsys, "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run"))
+    if code == 3:
+        pytest.skip(err.strip())
+    assert code == 2 and "set the environment variable NO_SUCH_KEY_HERE" in err.splitlines()[-1]
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    line = f"{sys.executable} -m evolver tasks list | head -n 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT)
+    assert "Traceback" not in done.stderr and len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_cleanly_with_130_and_the_resume_line(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "evolver", "demo", "--out", str(tmp_path / "run")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        child = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "run" / "rollouts.jsonl").exists() and child.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        if child.poll() == 3:
+            pytest.skip("no sandbox back end here")
+        time.sleep(2.0)
+        child.send_signal(stop)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == code and "Traceback" not in err
+        assert f"Resume: evolver demo --out {tmp_path / 'run'}" in err
+        assert Store.open(tmp_path / "run").all(Ending)[-1].reason == "interrupted"

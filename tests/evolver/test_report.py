@@ -1,0 +1,196 @@
+"""The report says what the records say, and "unknown" where they say nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from evolver.config import OpenAISpec, RunConfig
+from evolver.errors import NotReady
+from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
+from evolver.records import Decision, Ending, LedgerEntry
+from evolver.report import Table, amplification_text, harness_names, print_report, report, to_json, to_markdown
+from evolver.report_page import page, save_pictures, write_page
+from evolver.store import Store
+from tests.evolver.sample_run import ALPHA, BETA1, BETA2, TEACHER, ci, evaluation, gap, ledger, sample_run
+
+
+def table(store: Store, title: str) -> Table:
+    return next(found for found in report(store).tables if found.title.startswith(title))
+
+
+def cells(found: Table, row: int) -> dict[str, str]:
+    return dict(zip(found.columns, found.rows[row], strict=True))
+
+
+def test_the_lineage_tells_what_was_tried_what_came_of_it_and_why(tmp_path: Path) -> None:
+    lineage = table(sample_run(tmp_path / "run"), "Lineage")
+    assert [row[0] for row in lineage.rows] == ["alpha", "beta1", "beta2"]
+    beta1 = cells(lineage, 1)
+    assert (beta1["parent"], beta1["changed"], beta1["verdict"]) == ("alpha", "T+P", "● promote")
+    assert beta1["effect [95 %]"] == "+60.0 pp [+40.0, +80.0]" and beta1["measured on"] == "select, n = 24"
+    assert (beta1["tokens/solved"], beta1["incumbent's"]) == ("1,500", "5,200")
+    assert cells(lineage, 2)["measured on"] == "dev x1, n = 24" and cells(lineage, 2)["verdict"] == "✕ reject"
+    assert "promote: confirmed on select" in lineage.notes[1] and "tools: + bash" in lineage.notes[1]
+
+
+def test_s37_unknown_figures_print_unknown_and_never_0(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    ledger_rows = {row[0]: cells(table(store, "Ledger"), i) for i, row in enumerate(table(store, "Ledger").rows)}
+    assert (ledger_rows["author"]["tokens"], ledger_rows["author"]["cost"]) == ("unknown", "unknown")
+    assert ledger_rows["total"]["tokens"] == "at least 2,000 (1 entry unknown)"
+    assert ledger_rows["teacher"]["cost"] == "$0.00"  # known: declared free
+    assert cells(table(store, "Channels"), 0)["tokens"] == "unknown"
+    undecided = store.all(Decision)[1].model_copy(
+        update={"id": "d-9", "candidate_id": "alpha", "tokens_per_solved": None, "looks": (), "confirmation": None}
+    )
+    store.append(undecided)
+    row = cells(table(store, "Lineage"), 0)
+    assert (row["tokens/solved"], row["effect [95 %]"], row["measured on"]) == ("unknown", "unknown", "not measured")
+
+
+def test_s38_the_ledger_counts_each_entry_once_by_role_and_model(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    store.append(ledger("led-4"))
+    store.append(ledger("led-4"))
+    rows = [cells(table(store, "Ledger"), i) for i in range(4)]
+    assert [(r["role"], r["rollouts"], r["calls"]) for r in rows] == [
+        ("author", "1", "3"), ("student", "1", "3"), ("teacher", "2", "6"), ("total", "4", "12"),
+    ]  # fmt: skip
+    assert sum(entry.calls for entry in store.all(LedgerEntry)) == 12
+
+
+def test_channels_show_calls_and_success_with_n(tmp_path: Path) -> None:
+    row = cells(table(sample_run(tmp_path / "run"), "Channels"), 1)
+    assert (row["harness"], row["app"], row["GUI calls"], row["terminal calls"]) == ("beta1", "calc", "41", "63")
+    assert row["success by channel"] == "gui 50.0 % [20.0, 80.0] (n = 10); terminal 90.0 % [70.0, 98.0] (n = 14)"
+
+
+def test_a_test_evaluation_of_the_teacher_is_shown_before_dev_and_a_students_never(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    tested = evaluation(BETA1, TEACHER, ci(0.8, 0.7, 0.9, 40), "test").model_copy(
+        update={"id": "e-test", "split": "test"}
+    )
+    store.append(tested)
+    rows = [cells(table(store, "Channels"), i) for i in range(2)]
+    assert [(r["harness"], r["split"]) for r in rows] == [("alpha", "dev x1"), ("beta1", "test x1")]
+
+
+def test_the_gap_of_teachers_and_students_stands_with_its_controls(tmp_path: Path) -> None:
+    found = table(sample_run(tmp_path / "run"), "Teacher and student gap")
+    assert found.title == "Teacher and student gap: beta1 (A) and beta2 (B)"
+    rows = {row[0]: row[1:] for row in found.rows}
+    assert rows["teacher"] == ("90.0 % [80.0, 97.0]", "85.0 % [70.0, 93.0]", "-5.0 pp [-15.0, +5.0]")
+    assert rows["student"][2] == "-15.0 pp [-27.0, -3.0]"  # a negative gap is printed as plainly
+    assert rows["untrained control"][:2] == ("0.0 % [0.0, 9.0]", "0.0 % [0.0, 9.0]")
+    assert rows["amplification"][2] == "not defined: teacher gap's interval includes 0"
+    assert (
+        "40 test tasks" in found.caption
+        and "student seeds: 0." in found.caption
+        and "One seed per arm" in found.caption
+    )
+
+
+def test_amplification_is_a_ratio_with_its_interval_when_it_is_defined() -> None:
+    defined = gap(teacher_gap=ci(-0.05, -0.08, -0.02), amplification=ci(3.0, 1.1, 6.0))
+    assert amplification_text(defined) == "3.00 x [1.10, 6.00]"
+    assert amplification_text(gap(teacher_gap=ci(None), amplification=ci(None))).startswith("not defined (")
+
+
+def test_the_header_says_who_taught_and_e35_how_it_ended(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    text = "\n".join(report(store).lines)
+    assert "teacher: demonstrator (scripted, slip rate 0.05)" in text and "state: done" in text
+    assert "2 graded, 1 unscored" in text and "best harness: beta1" in text
+    assert "student of beta1, seed 0: smollm2-135m, 240 rows, loss 2.000 → 0.200, 60 s; test 40.0 %" in text
+    store.append(Ending(id="end-2", reason="budget", detail="caps.tokens = 10 is spent", at=9.0))
+    assert "state: stopped before the end (budget): caps.tokens = 10 is spent" in report(store).lines
+    hosted = RunConfig(teacher=OpenAISpec(kind="openai", model="gpt-x"), allow_unpriced=True)
+    assert report(Store.create(tmp_path / "other", hosted)).lines[0] == "teacher: gpt-x at the default endpoint"
+
+
+def test_an_empty_run_has_a_report_too(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig())
+    shown = report(store)
+    assert all(found.rows == () for found in shown.tables) and "not ended" in "\n".join(shown.lines)
+    assert "Nothing yet." in page(store) and to_markdown(shown).count("##") == 4
+
+
+def test_a_pipe_gets_every_cell_whole(tmp_path: Path) -> None:
+    out = io.StringIO()
+    print_report(report(sample_run(tmp_path / "run")), Console(file=out, width=240, no_color=True))
+    text = out.getvalue()
+    assert "gui 50.0 % [20.0, 80.0] (n = 10); terminal 90.0 % [70.0, 98.0] (n = 14)" in text and "\x1b" not in text
+    assert "not defined: teacher gap's interval includes 0" in text
+
+
+def test_markdown_and_json_hold_the_same_rows(tmp_path: Path) -> None:
+    shown = report(sample_run(tmp_path / "run"))
+    markdown = to_markdown(shown)
+    for found in shown.tables:
+        for row in found.rows:
+            assert all(cell.replace("|", "\\|") in markdown for cell in row)
+    data = json.loads(json.dumps(to_json(shown), allow_nan=False))
+    assert data["tables"]["Lineage"][1]["candidate"] == "beta1" and len(data["tables"]["Ledger"]) == 4
+
+
+def test_the_page_is_one_file_without_a_network_and_escapes_what_people_wrote(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    wrote = store.all(Decision)[0].model_copy(
+        update={"id": "d-x", "candidate_id": "alpha", "reasons": ("<script>alert(1)</script>",)}
+    )
+    store.append(wrote)
+    path = write_page(store)
+    text = path.read_text()
+    assert path == store.path / "report.html" and "<script>alert(1)" not in text
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="?https?:', text) and text.count("Plotly.newPlot(") == 2
+    assert text.count("Taught by demonstrator (scripted, slip rate 0.05)") == 1
+
+
+def test_the_gap_figure_has_both_arms_both_gaps_and_a_zero_line(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    assert seed_dots(store) == {BETA1: [0.4]}
+    figure = gap_figure(gap(), harness_names(store), seed_dots(store)).to_dict()
+    lines = {trace["name"]: trace for trace in figure["data"] if trace.get("name")}
+    assert list(lines["A: beta1"]["y"]) == [90.0, 40.0] and list(lines["B: beta2"]["y"]) == [85.0, 25.0]
+    assert [round(v, 6) for v in lines["B: beta2"]["error_y"]["arrayminus"]] == [15.0, 10.0]
+    gaps = [trace for trace in figure["data"] if trace.get("xaxis") == "x2"]
+    assert [trace["x"][0] for trace in gaps] == [-15.0, -5.0]
+    assert [s for s in figure["layout"]["shapes"] if s["xref"] == "x2" and s["x0"] == s["x1"] == 0]
+
+
+def test_a_gap_without_students_is_drawn_without_them(tmp_path: Path) -> None:
+    none = ci(None)
+    figure = gap_figure(gap(student_a=none, student_b=none, student_gap=none), {}, {}).to_dict()
+    assert any("student gap unknown" in note["text"] for note in figure["layout"]["annotations"])
+
+
+def test_the_forest_is_sorted_by_effect_and_names_each_verdict(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    figure = forest_figure(store.all(Decision), harness_names(store), 0.05).to_dict()
+    assert list(figure["layout"]["yaxis"]["ticktext"]) == ["beta2 v beta1", "beta1 v alpha"]
+    words = [note["text"] for note in figure["layout"]["annotations"]]
+    assert "✕ reject" in words[0] and "+60.0 pp [+40.0, +80.0], select, n = 24" in words[1]
+    assert {s["type"] for s in figure["layout"]["shapes"]} == {"rect", "line"}
+    assert {harness_names(store)[h] for h in (ALPHA, BETA1, BETA2)} == {"alpha", "beta1", "beta2"}
+
+
+@pytest.mark.browser
+def test_pictures_are_written_as_png(tmp_path: Path) -> None:
+    if not any(shutil.which(name) for name in ("chromium", "google-chrome", "chrome")):
+        pytest.skip("needs Chromium")
+    saved = save_pictures(sample_run(tmp_path / "run"), tmp_path / "pictures")
+    assert [path.name for path in saved] == ["gap-beta1-beta2.png", "candidates.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in saved)
+
+
+def test_without_a_browser_a_picture_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "no-browser"))
+    with pytest.raises(NotReady, match="apt-get install chromium"):
+        save_png(gap_figure(gap(), {}, {}), tmp_path / "x.png")
