@@ -1,0 +1,49 @@
+"""`evolver distil`: one student from one harness of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def distil(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    harness: Annotated[str, typer.Argument(metavar="HARNESS", help="Name or id of the harness.")],
+    seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
+    recipe: Annotated[
+        str | None, typer.Option(help="Name or YAML file of a recipe; the run's choice if absent.")
+    ] = None,
+) -> None:
+    """Trains a student on the teacher's rollouts under a harness, and measures it with its untrained control.
+
+    \b
+    Example:
+      evolver distil runs/demo beta1 --seed 1 --recipe demo
+    """
+    import os
+
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched and nobody is told
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    asyncio.run(_distil(run, harness, seed, recipe))
+
+
+async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> None:
+    from devset.splits import load_split
+    from evolver.commands.harness import resolved
+    from evolver.commands.talk import say
+    from evolver.lab import open_lab
+    from evolver.observers.console import ConsoleObserver, talk_console
+    from training.distil import Splits, distil
+    from training.recipe import load_recipe
+
+    async with open_lab(run) as lab:
+        lab.observers.append(ConsoleObserver(talk_console()))
+        harness_id = resolved(lab.library, name)
+        limits = lab.config.tasks
+        splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(load_split("test", limits.test)))
+        recipe = load_recipe(recipe_name or lab.config.distil.recipe)
+        made = await distil(lab, harness_id, splits, recipe, seed, say)
+    say(f"student {made.student_model}: {run / made.checkpoint}")

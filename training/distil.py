@@ -1,0 +1,178 @@
+"""One student from one frozen harness: train rollouts → rows → fine-tuning → student and control on the test split.
+
+Every step finds what an earlier, killed call left (rollouts in the store, the checkpoint on disk), so the same call
+finishes it. The Distillation record comes last: it says that student, control and teacher are measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from devset.task import Task
+from evolver.errors import UsageError
+from evolver.executors.local import LocalExecutor
+from evolver.lab import Attempt, Lab
+from evolver.race import record_evaluation
+from evolver.records import Distillation, Rollout, Scorecard
+from training.checkpoints import base_checkpoint
+from training.recipe import Recipe
+from training.render import Renderer, load_tokenizer
+from training.rows import Rows, build_rows
+from training.student import CARD, StudentModel, open_student, open_untrained, student_card, untrained_id
+
+if TYPE_CHECKING:
+    from training.sft import Trained
+
+Say = Callable[[str], None]
+TRAINED = "trained.json"
+
+
+class Training(BaseModel):
+    """What fine-tuning left beside the checkpoint (`trained.json`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    loss_first: float
+    loss_last: float
+    steps: int
+    seconds: float
+    tokens_per_s: float
+
+
+class Splits(BaseModel):
+    """The tasks that a distillation may learn from, and those that it is measured on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: tuple[Task, ...]
+    test: tuple[Task, ...]
+
+
+async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed: int, say: Say) -> Distillation:
+    """Makes, or finishes, the student of (harness, recipe, seed) and returns its record.
+
+    Raises UsageError when no rollout succeeded, or a row is too long for the recipe.
+    """
+    scored = await _rollouts(lab, harness_id, splits.train, recipe)
+    base = base_checkpoint(recipe.base)
+    renderer = Renderer(load_tokenizer(base), recipe.render)
+    instructions = {task.id: task.instruction for task in splits.train}
+    rows = build_rows(lab.harness(harness_id), instructions, scored, renderer, recipe)
+    if not rows.rows:
+        raise UsageError(f"no row to train on under {harness_id[:12]}: of {len(scored)} rollouts, {rows.dropped}")
+    student_id = _student_id(recipe, seed, rows)
+    checkpoint = lab.store.path / "students" / student_id
+    trained = _trained(checkpoint, rows, recipe, seed, base, say)
+    _write_card(checkpoint, student_id, recipe, renderer, seed)
+    await _measure(lab, harness_id, splits.test, recipe, checkpoint)
+    record = Distillation(
+        id=f"distil-{_hash(harness_id, student_id)}",
+        teacher_harness=harness_id,
+        teacher_model=lab.model.id,
+        base_model=untrained_id(recipe),
+        student_model=student_id,
+        recipe=json.loads(recipe.model_dump_json()),
+        seed=seed,
+        data_sha256=rows.sha256,
+        template_sha256=renderer.sha256,
+        rows=len(rows.rows),
+        trained_tokens=rows.trained_tokens,
+        dropped=rows.dropped,
+        train_loss_first=trained.loss_first,
+        train_loss_last=trained.loss_last,
+        train_s=trained.seconds,
+        checkpoint=str(checkpoint.relative_to(lab.store.path)),
+    )
+    if lab.store.get(Distillation, record.id) is None:
+        lab.record(record)
+    return record
+
+
+async def _rollouts(
+    lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Recipe
+) -> list[tuple[Rollout, Scorecard]]:
+    """The teacher's rollouts, task by task, until `n_rollouts` succeeded or the tasks are used up."""
+    cards: list[Scorecard] = []
+    while len(cards) < len(tasks):
+        missing = recipe.n_rollouts - sum(card.success is True for card in cards)
+        if missing <= 0:
+            break
+        batch = tasks[len(cards) : len(cards) + missing]
+        attempts = [Attempt(harness_id, task, "train") for task in batch]
+        cards += await lab.score(attempts, label=f"train rollouts under {harness_id[:12]}")
+    by_id = {rollout.id: rollout for rollout in lab.store.all(Rollout)}
+    return [(by_id[card.rollout_id], card) for card in cards]
+
+
+def _trained(checkpoint: Path, rows: Rows, recipe: Recipe, seed: int, base: Path, say: Say) -> Training:
+    """Fine-tunes, or reads what an earlier call left; `trained.json` is written last and makes it whole."""
+    if (checkpoint / TRAINED).is_file():
+        say(f"training: {checkpoint.name} is there already")
+        return Training.model_validate_json((checkpoint / TRAINED).read_text())
+    from training.sft import train
+
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    say(
+        f"training: {rows.rollouts} rollouts, {len(rows.rows)} rows, {rows.tokens:,} tokens ({rows.trained_tokens:,} "
+        f"learned) x {recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
+    )
+    done: Trained = train(rows.rows, recipe, seed, base, checkpoint, say)
+    say(
+        f"training: {done.seconds:.0f} s, {done.tokens_per_s:.0f} tokens/s, "
+        f"loss {done.loss_first:.3f} → {done.loss_last:.3f}"
+    )
+    result = Training(**vars(done))
+    _write(checkpoint / TRAINED, result.model_dump_json(indent=1))
+    return result
+
+
+def _write_card(checkpoint: Path, student_id: str, recipe: Recipe, renderer: Renderer, seed: int) -> None:
+    card = student_card(student_id, recipe, renderer.sha256, seed)
+    _write(checkpoint / CARD, card.model_dump_json(indent=1))
+
+
+async def _measure(lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Recipe, checkpoint: Path) -> None:
+    """Teacher, student and untrained control on the test split, by the same rollout code."""
+    attempts = [Attempt(harness_id, task, "test") for task in tasks]
+    where = f"under {harness_id[:12]}"
+    await lab.score(attempts, label=f"teacher on test {where}")
+    record_evaluation(lab, harness_id, "test", tasks)
+    # Students wait for one batch of decoding together, so many of them run at once.
+    many = LocalExecutor(recipe.concurrency)
+    for who, model in (("student", lambda: open_student(checkpoint)), ("untrained", lambda: open_untrained(recipe))):
+        async with _served(model) as student:
+            await lab.score(attempts, model=student, role="student", label=f"{who} on test {where}", executor=many)
+        record_evaluation(lab, harness_id, "test", tasks, model_id=student.id)
+
+
+@asynccontextmanager
+async def _served(make: Callable[[], StudentModel]) -> AsyncIterator[StudentModel]:
+    student = make()
+    try:
+        yield student
+    finally:
+        student.close()
+
+
+def _student_id(recipe: Recipe, seed: int, rows: Rows) -> str:
+    return f"student-{_hash(recipe.base, recipe.sha256, str(seed), rows.sha256)[:12]}"
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    os.replace(part, path)

@@ -1,0 +1,229 @@
+"""The student's chat template: one versioned rendering that training, evaluation and serving share.
+
+A conversation becomes token ids segment by segment, so it is known exactly which ids are context and which ones the
+model wrote. Special tokens come from here alone: text that spells one is encoded as plain characters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from evolver.errors import UsageError
+from evolver.records import Completion, Image, Message, Text, ToolCall, ToolSpec
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TEMPLATE = "evolver-chat-1"
+START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+BRIEF_SYSTEM = "You work on a computer by calling tools."
+CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+REASONING = re.compile(r"\A<think>(.*?)</think>\n?", re.DOTALL)
+
+
+class RenderOptions(BaseModel):
+    """What the student sees of its harness; the same in training and serving, and part of the template's hash.
+
+    `system`: "brief" replaces the system prompt by one fixed line. `reasoning`: "drop" leaves the teacher's reasoning
+    out of what the student learns to write. `result_chars` cuts the middle of longer tool results and observations.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: Literal["full", "brief"] = "full"
+    reasoning: Literal["keep", "drop"] = "drop"
+    result_chars: Annotated[int, Field(ge=40)] | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model wrote, taken apart. `invalid` says why it can't be used; then there are no calls."""
+
+    text: str
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    invalid: str | None = None
+
+
+class Renderer:
+    """Turns messages into ids and replies into text. `end`, `pad`, `start` are three different token ids."""
+
+    def __init__(self, tokenizer: Tokenizer, options: RenderOptions) -> None:
+        ids = {token: tokenizer.token_to_id(token) for token in (START, END, PAD)}
+        if None in ids.values() or len(set(ids.values())) < 3:
+            raise UsageError(f"the tokenizer must have three different tokens {START}, {END}, {PAD}; it has {ids}")
+        self.tokenizer = tokenizer
+        self.tokenizer.encode_special_tokens = True  # text that spells a special token stays text
+        self.options = options
+        self.start, self.end, self.pad = ids[START], ids[END], ids[PAD]
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
+        """The ids of everything before the reply, ending with the header of the reply."""
+        ids: list[int] = []
+        if not messages or messages[0].role != "system":
+            messages = (Message(role="system"), *messages)
+        for index, message in enumerate(messages):
+            if message.role == "assistant":
+                body = self._encode(reply_text(_text(message), message.calls, tools)) + [self.end]
+            else:
+                body = self._encode(self._body(message, tools if index == 0 else ())) + [self.end]
+            ids += self._header(message.role) + body + self._encode("\n")
+        return ids + self._header("assistant")
+
+    def reply(self, completion: Completion, tools: Sequence[ToolSpec]) -> list[int]:
+        """The ids that the model is to write, end of turn included. ValueError when they would not read back."""
+        if completion.invalid is not None or completion.finish_reason == "length":
+            raise ValueError("a broken reply is not a target")
+        text = reply_text(completion.text, completion.calls, tools)
+        if self.options.reasoning == "keep" and completion.reasoning:
+            text = f"<think>{completion.reasoning}</think>\n{text}"
+        back = parse_reply(text)
+        if back.invalid or [(c.name, c.arguments) for c in back.calls] != [
+            (c.name, c.arguments) for c in completion.calls
+        ]:
+            raise ValueError(f"does not read back: {back.invalid or 'other calls'}")
+        return self._encode(text) + [self.end]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the template as used: its version, options, and the ids of a fixed conversation."""
+        ids = self.prompt(_PROBE, _PROBE_TOOLS) + self.reply(_PROBE_REPLY, _PROBE_TOOLS)
+        return hashlib.sha256(f"{TEMPLATE} {self.options.model_dump_json()} {ids}".encode()).hexdigest()
+
+    def _header(self, role: str) -> list[int]:
+        return [self.start] + self._encode(f"{role}\n")
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _body(self, message: Message, tools: Sequence[ToolSpec]) -> str:
+        if message.role == "system":
+            text = BRIEF_SYSTEM if self.options.system == "brief" else _text(message)
+            return "\n".join([text, "Tools:", *map(signature, tools)]) if tools else text
+        return _cut(_text(message), self.options.result_chars if message.role == "tool" else None)
+
+
+def signature(tool: ToolSpec) -> str:
+    """`name(required, optional?)`: all that a student is told of a tool."""
+    required = tool.parameters.get("required")
+    names = [f"{n}" if isinstance(required, list) and n in required else f"{n}?" for n in _properties(tool)]
+    return f"{tool.name}({', '.join(names)})"
+
+
+def reply_text(text: str, calls: Sequence[ToolCall], tools: Sequence[ToolSpec]) -> str:
+    """Summary line(s), then one `<tool_call>` block a call; arguments in the order of the tool's schema."""
+    order = {tool.name: list(_properties(tool)) for tool in tools}
+    blocks = []
+    for call in calls:
+        names = [n for n in order.get(call.name, []) if n in call.arguments]
+        names += sorted(set(call.arguments) - set(names))
+        body = {"name": call.name, "arguments": {n: call.arguments[n] for n in names}}
+        written = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        blocks.append(f"<tool_call>{written.replace('</', '<' + chr(92) + '/')}</tool_call>")
+    return "\n".join([*([text] if text else []), *blocks])
+
+
+def parse_reply(text: str) -> Reply:
+    """Reads back `reply_text`. Anything malformed makes the whole reply invalid: no call of it is ever executed."""
+    found = REASONING.match(text)
+    reasoning, rest = (found.group(1), text[found.end() :]) if found else ("", text)
+    said = CALL.sub("", rest)
+    if "<tool_call>" in said or "</tool_call>" in said:
+        return Reply(text=said.strip(), reasoning=reasoning, invalid="unbalanced <tool_call> block")
+    calls: list[ToolCall] = []
+    for index, block in enumerate(CALL.findall(rest)):
+        call = _call(f"call_{index}", block)
+        if isinstance(call, str):
+            return Reply(text=said.strip(), reasoning=reasoning, invalid=call)
+        calls.append(call)
+    if not calls and not said.strip():
+        return Reply(text="", reasoning=reasoning, invalid="empty reply")
+    return Reply(text=said.strip(), reasoning=reasoning, calls=tuple(calls))
+
+
+def load_tokenizer(checkpoint: Path) -> Tokenizer:
+    """The `tokenizer.json` of a checkpoint directory."""
+    from tokenizers import Tokenizer
+
+    path = checkpoint / "tokenizer.json"
+    if not path.is_file():
+        raise UsageError(f"{checkpoint}: expected a model directory with tokenizer.json")
+    loaded: Tokenizer = Tokenizer.from_file(str(path))
+    return loaded
+
+
+def _call(call_id: str, block: str) -> ToolCall | str:
+    """The call, or why it is none."""
+    try:
+        body = json.loads(block, object_pairs_hook=_unique, parse_constant=_refuse)
+    except ValueError as error:
+        return f"tool call is not JSON: {error}"
+    if not isinstance(body, dict) or set(body) != {"name", "arguments"}:
+        return "tool call must be an object with exactly `name` and `arguments`"
+    if not isinstance(body["name"], str) or not isinstance(body["arguments"], dict):
+        return "tool call: `name` must be a string and `arguments` an object"
+    return ToolCall(id=call_id, name=body["name"], arguments=body["arguments"])
+
+
+def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return dict(pairs)
+
+
+def _refuse(constant: str) -> JsonValue:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _text(message: Message) -> str:
+    shown = [p.text if isinstance(p, Text) else _placeholder(p) for p in message.parts]
+    return "\n".join(shown)
+
+
+def _placeholder(image: Image) -> str:
+    return f"[screen {image.width}x{image.height}]"
+
+
+def _cut(text: str, limit: int | None) -> str:
+    if limit is None or len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n[{len(text) - limit} characters cut]\n{text[len(text) - (limit - limit // 2) :]}"
+
+
+def _properties(tool: ToolSpec) -> dict[str, JsonValue]:
+    found = tool.parameters.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+_PROBE_TOOLS = (
+    ToolSpec(
+        name="bash",
+        description="Runs a command.",
+        parameters={"type": "object", "properties": {"command": {}, "timeout": {}}, "required": ["command"]},
+    ),
+)
+_PROBE_CALL = ToolCall(id="call_0", name="bash", arguments={"command": "ls </tool_call>"})
+_PROBE = (
+    Message(role="system", parts=(Text(text="A system prompt."),)),
+    Message(role="user", parts=(Text(text="A task."), Image(frame_id="0", width=2, height=1))),
+    Message(role="assistant", parts=(Text(text="Look."),), calls=(_PROBE_CALL,)),
+    Message(role="tool", parts=(Text(text="x" * 100_000),), call_id="call_0"),
+)
+_PROBE_REPLY = Completion(
+    text="Look again.",
+    reasoning="Why not.",
+    calls=(_PROBE_CALL,),
+    finish_reason="tool_calls",
+    usage={"input_tokens": None, "output_tokens": None, "counted_by": "tokenizer"},
+)

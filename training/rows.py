@@ -1,0 +1,143 @@
+"""Rollouts → training rows: exactly what the model saw, with the loss on exactly what it wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evolver.context import request_for, request_sha256
+from evolver.errors import UsageError
+from evolver.records import Rollout, Scorecard, Turn
+from harnesses.harness import Harness
+from training.recipe import Recipe
+from training.render import Renderer
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence of token ids. `loss` marks the ids that a model wrote; `turns` are the indexes they come from."""
+
+    ids: tuple[int, ...]
+    loss: tuple[bool, ...]
+    rollout_id: str
+    turns: tuple[int, ...]
+
+    @property
+    def labels(self) -> list[int]:
+        return [token if counted else -100 for token, counted in zip(self.ids, self.loss, strict=True)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All rows of one student, and why what is missing is missing (reason → rollouts, rows or turns)."""
+
+    rows: tuple[Row, ...]
+    dropped: dict[str, int] = field(default_factory=dict)
+    rollouts: int = 0
+
+    @property
+    def trained_tokens(self) -> int:
+        """Ids under the loss, each counted once."""
+        return sum(sum(row.loss) for row in self.rows)
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(row.ids) for row in self.rows)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of ids and loss of all rows, in order."""
+        body = [[list(row.ids), [int(counted) for counted in row.loss]] for row in self.rows]
+        return hashlib.sha256(json.dumps(body, separators=(",", ":")).encode()).hexdigest()
+
+
+def build_rows(
+    harness: Harness,
+    instructions: Mapping[str, str],
+    scored: Sequence[tuple[Rollout, Scorecard]],
+    renderer: Renderer,
+    recipe: Recipe,
+) -> Rows:
+    """Rows of the successful rollouts under `harness`, in the order given.
+
+    `instructions` maps task ids to what the agent was asked. Left out and counted: unscored and failed rollouts;
+    turns with a declared slip (they stay as context), broken replies, replies that don't read back; duplicates;
+    rows longer than `recipe.max_length`, which otherwise raise UsageError.
+    """
+    rows: list[Row] = []
+    dropped: Counter[str] = Counter()
+    seen: set[tuple[int, ...]] = set()
+    used = 0
+    for rollout, card in scored:
+        if card.success is not True:
+            dropped["unscored" if card.success is None else "failed"] += 1
+            continue
+        used += 1
+        for row in _rows_of(rollout, harness, instructions[rollout.key.task_id], renderer, dropped):
+            if row.ids in seen:
+                dropped["duplicate"] += 1
+            elif len(row.ids) > recipe.max_length:
+                if recipe.overlength == "error":
+                    raise UsageError(
+                        f"rollout {rollout.id} makes a row of {len(row.ids)} tokens, max_length = {recipe.max_length}: "
+                        "raise it, shorten what the student sees (render), or set overlength: drop"
+                    )
+                dropped["overlength"] += 1
+            else:
+                seen.add(row.ids)
+                rows.append(row)
+    return Rows(rows=tuple(rows), dropped=dict(sorted(dropped.items())), rollouts=used)
+
+
+def _rows_of(
+    rollout: Rollout, harness: Harness, instruction: str, renderer: Renderer, dropped: Counter[str]
+) -> Iterator[Row]:
+    """One row a model call; a call whose prompt begins with the whole row before continues that row."""
+    open_row: Row | None = None
+    for index, turn in enumerate(rollout.turns):
+        prompt, reply = _call(rollout, index, harness, instruction, renderer, dropped)
+        if reply is None:
+            continue
+        kept = len(open_row.ids) if open_row is not None else 0
+        if open_row is not None and tuple(prompt[:kept]) == open_row.ids:
+            open_row = _extended(open_row, prompt[kept:], reply, turn)
+            continue
+        if open_row is not None:
+            yield open_row
+        open_row = _extended(Row(ids=(), loss=(), rollout_id=rollout.id, turns=()), prompt, reply, turn)
+    if open_row is not None:
+        yield open_row
+
+
+def _extended(row: Row, context: Sequence[int], reply: Sequence[int], turn: Turn) -> Row:
+    return Row(
+        ids=(*row.ids, *context, *reply),
+        loss=(*row.loss, *(False for _ in context), *(True for _ in reply)),
+        rollout_id=row.rollout_id,
+        turns=(*row.turns, turn.index),
+    )
+
+
+def _call(
+    rollout: Rollout, index: int, harness: Harness, instruction: str, renderer: Renderer, dropped: Counter[str]
+) -> tuple[list[int], list[int] | None]:
+    """Prompt ids of the call and the ids to learn; None when this turn is not learned from."""
+    turn = rollout.turns[index]
+    messages, tools = request_for(harness, instruction, rollout.first, rollout.turns[:index])
+    if request_sha256(messages, tools) != turn.request_sha256:
+        raise UsageError(
+            f"rollout {rollout.id}, turn {index}: the request rebuilt from the log is not the one that was sent; "
+            "it was recorded under another harness, task or version"
+        )
+    prompt = renderer.prompt(messages, tools)
+    if turn.slip is not None:
+        dropped["slip_turn"] += 1
+        return prompt, None
+    try:
+        return prompt, renderer.reply(turn.completion, tools)
+    except ValueError:
+        dropped["broken_turn"] += 1
+        return prompt, None
