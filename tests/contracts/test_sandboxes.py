@@ -1,0 +1,51 @@
+"""The Sandbox contract on every back end that this machine has, and on the fake."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+
+from evolver.protocols import Ran, Sandbox, Sandboxes
+from evolver.sandboxes import open_backend
+from evolver.testing import FakeSandbox, SandboxContract
+from harnesses.harness import Environment
+
+
+class TestFake(SandboxContract):
+    async def open(self) -> Sandbox:
+        return FakeSandbox(
+            {
+                "echo hi; exit 3": Ran(3, "hi\n"),
+                "sleep 60": Ran(None, "", timed_out=True),
+                "cd /tmp": Ran(0, ""),
+                "pwd": Ran(0, "/tmp\n"),
+            }
+        )
+
+
+class OnBackend(SandboxContract):
+    backend: Sandboxes
+
+    async def open(self) -> Sandbox:
+        return await self.backend.open(Environment(image="terminal"), run_id="contract", ttl_s=120)
+
+
+@pytest.mark.docker
+class TestDocker(OnBackend):
+    @pytest.fixture(autouse=True)
+    async def opened(self) -> AsyncIterator[None]:
+        self.backend = open_backend("docker", spares=0)
+        yield
+        await self.backend.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap (Debian: apt-get install bubblewrap)")
+class TestLocal(OnBackend):
+    @pytest.fixture(autouse=True)
+    async def opened(self) -> AsyncIterator[None]:
+        self.backend = open_backend("local", spares=0)
+        yield
+        await self.backend.aclose()
