@@ -49,6 +49,10 @@ class ConsoleObserver:
             self._say(line)
 
     def progress(self, text: str, done: int, total: int, detail: Mapping[str, JsonValue]) -> None:
+        if not detail:  # a step without rollouts, which may write to the same terminal itself: no live bar beside it
+            self.close()
+            self._say(f"{text} ({done} of {total} done)")
+            return
         now = self._clock()
         began, at = self._began.setdefault(text, (now, done))
         parts = [f"{text or 'rollouts'} {done:,}/{total:,}"]

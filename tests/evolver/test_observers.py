@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,18 @@ def test_a_terminal_gets_a_bar_and_no_color_is_honoured(monkeypatch: pytest.Monk
     assert "\x1b[2K" in text  # it redraws in place
     assert "race beta1 3/3" in text and text.count("0/3") == 1
     assert not re.search(r"\x1b\[[0-9;]*m", text)
+
+
+def test_a_step_with_an_output_of_its_own_gets_no_bar_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    observer = ConsoleObserver(talk_console(stream), Clock())
+    observer.progress("race", 1, 3, {"success": None, "tokens": 0})
+    observer.progress("distil beta1, seed 0", 0, 2, {})
+    assert stream.getvalue().endswith("distil beta1, seed 0 (0 of 2 done)\n")
+    written = len(stream.getvalue())
+    time.sleep(0.3)
+    assert len(stream.getvalue()) == written
 
 
 def test_only_what_was_settled_is_told() -> None:
