@@ -19,7 +19,7 @@ from evolver.records import Distillation, Gap, Interval, Scorecard
 if TYPE_CHECKING:
     from evolver.store import Store
 
-RESAMPLES = 4_000
+RESAMPLES = 2_000
 Array = NDArray[np.float64]
 Means = Mapping[str, float]  # task id → success of its attempts, averaged
 
@@ -59,22 +59,33 @@ class _Draws:
         return np.asarray(self.tasks @ arm)
 
     def seeds_mean(self, arm: Array) -> Array:
-        """As `mean`, for students: shape (seeds, tasks) → (RESAMPLES,). With one seed only tasks are resampled.
-
-        The spread between s seeds is widened by sqrt(s / (s - 1)) and by the ratio of Student's t to the normal
-        quantile: a plain bootstrap of 2 to 5 seeds is far too sure of itself.
-        """
-        means = self.tasks @ arm.T
+        """As `mean`, for students: shape (seeds, tasks) → (RESAMPLES,). With one seed only tasks are resampled."""
+        centre = np.asarray(self.tasks @ arm.mean(axis=0))
         count = arm.shape[0]
-        centre = means.mean(axis=1)
         if count == 1:
-            return np.asarray(centre)
-        from scipy.stats import norm, t
-
-        widen = np.sqrt(count / (count - 1)) * t.ppf(0.975, 2 * count - 2) / norm.ppf(0.975)
+            return centre
         weights = self.rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
-        spread = arm.mean(axis=1) - arm.mean()
-        return np.asarray(centre + widen * (weights @ spread))
+        return np.asarray(centre + weights @ _seed_effects(arm))
+
+
+def _seed_effects(arm: Array) -> Array:
+    """How far each training seed moves its student from the arm's mean, ready to be resampled; shape (seeds,).
+
+    Chance on the tasks, which resampling tasks covers already, is taken out of the spread (variance components of a
+    seeds x tasks layout). What is left is widened by sqrt(s / (s - 1)) and by Student's t over the normal quantile:
+    a plain bootstrap of 2 to 5 seeds is far too sure of itself.
+    """
+    from scipy.stats import norm, t
+
+    seeds, tasks = arm.shape
+    effects = arm.mean(axis=1) - arm.mean()
+    spread = float(effects @ effects) / (seeds - 1)
+    if spread == 0 or tasks < 2:
+        return np.zeros(seeds)
+    residuals = arm - arm.mean(axis=0) - effects[:, None]
+    chance = float((residuals**2).sum()) / ((seeds - 1) * (tasks - 1)) / tasks
+    widen = np.sqrt(seeds / (seeds - 1)) * t.ppf(0.975, 2 * seeds - 2) / norm.ppf(0.975)
+    return np.asarray(effects * widen * np.sqrt(max(0.0, spread - chance) / spread))
 
 
 def estimate(

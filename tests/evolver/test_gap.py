@@ -90,22 +90,22 @@ def test_s53_a_pair_of_equal_harnesses_shows_no_gap() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "noise"), [(1, 0.0), (3, 0.04), (5, 0.04)])
 def test_intervals_cover_the_truth_about_as_often_as_they_say(seeds: int, noise: float) -> None:
-    student, teacher, runs = 0, 0, 150
+    student, teacher, runs = 0, 0, 200
     for run in range(runs):
         found = world(run, seeds, 0.1, 0.12, noise)
         teacher += (found.teacher_gap.low or 0) <= 0.1 <= (found.teacher_gap.high or 0)
         student += (found.student_gap.low or 0) <= 0.12 <= (found.student_gap.high or 0)
     assert teacher / runs >= 0.89, teacher / runs
-    assert 0.90 <= student / runs, student / runs
+    assert student / runs >= 0.9, student / runs
 
 
 @pytest.mark.slow
 def test_a_seed_blind_interval_would_find_gaps_that_are_not_there() -> None:
-    """Control of the test above: with 5 pp of training noise and one seed an arm, equal students often look unequal."""
-    blind = [world(run, 1, 0.0, 0.0, 0.05, n=400).student_gap for run in range(100)]
-    aware = [world(run, 5, 0.0, 0.0, 0.05, n=400).student_gap for run in range(100)]
+    """Control of the test above: with 7 pp of training noise and one seed an arm, equal students often look unequal."""
+    blind = [world(run, 1, 0.0, 0.0, 0.07, n=200).student_gap for run in range(100)]
+    aware = [world(run, 5, 0.0, 0.0, 0.07, n=200).student_gap for run in range(100)]
     false = [sum((i.low or 0) > 0 or (i.high or 0) < 0 for i in found) / 100 for found in (blind, aware)]
-    assert false[0] >= 0.2 and false[1] <= 0.09, false
+    assert false[0] >= 0.25 and false[1] <= 0.1, false
 
 
 # --- from records ----------------------------------------------------------------------------------------------------
