@@ -4,7 +4,7 @@ set -eu
 export LANG=C.UTF-8 LC_ALL=C.UTF-8
 getent passwd user >/dev/null || useradd --create-home --uid 1000 --shell /bin/bash user
 getent passwd screen >/dev/null || useradd --no-create-home --uid 1001 --shell /usr/sbin/nologin screen
-mkdir -p /opt/evolver/skel /opt/evolver/inside /harness /evidence
+mkdir -p /opt/evolver/skel /opt/evolver/inside /harness /evidence /run/screen
 chown 1000:1000 /opt/evolver/skel
 skel=/opt/evolver/skel
 as_user() { setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=$skel "$@"; }
@@ -52,5 +52,6 @@ for mime in application/vnd.openxmlformats-officedocument.presentationml.present
 printf "$apps" >$skel/.config/mimeapps.list
 rm -rf $skel/.cache
 chown -R 1000:1000 $skel
+chmod -R a+rX $skel  # outside Docker the agent is another user of the host than the one who owns these
 python3 -m compileall -q /usr/lib/python3/dist-packages /opt/evolver/site || true
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/*.log /tmp/* /usr/share/doc/* /usr/share/man/* /root/.config

@@ -19,7 +19,7 @@ INSIDE = "/opt/evolver/inside"
 
 TERMINAL_PACKAGES = (
     "python3", "python3-pil", "python3-lxml", "git", "ripgrep", "jq", "sqlite3", "zip", "unzip", "xz-utils", "bzip2",
-    "less", "file", "procps", "psmisc", "tini", "ca-certificates", "tree", "bc", "nano",
+    "less", "file", "procps", "psmisc", "ca-certificates", "tree", "bc", "nano",
 )  # fmt: skip
 DESKTOP_PACKAGES = (
     "xvfb", "openbox", "pcmanfm", "mousepad", "xdg-utils", "xclip", "xdotool", "wmctrl", "x11-xserver-utils",

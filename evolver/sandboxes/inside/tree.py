@@ -3,6 +3,7 @@
 Bounded in time and count: what is deepest and latest is left out first. Sheets (2^30 cells) are read by their visible range.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -14,7 +15,7 @@ import gi  # noqa: E402
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402
 
-BUDGET_S, MOST, DEEPEST, WIDE = 1.1, 600, 30, 200
+BUDGET_S, PATIENCE_S, MOST, DEEPEST, WIDE = 1.1, 4.0, 600, 30, 200
 TEXT = 200
 State, Screen = Atspi.StateType, Atspi.CoordType.SCREEN
 ACTIONABLE = {
@@ -154,12 +155,12 @@ def _shifted(box, shift):
 
 def main():
     width, height = (int(n) for n in sys.argv[1].split("x"))
-    Atspi.set_timeout(800, 1500)
+    Atspi.set_timeout(1500, 3000)
     for line in sys.stdin:
-        try:
-            found = Walk(width, height).desktop(json.loads(line))
-        except GLib.Error:
-            found = []
+        found, until = [], time.monotonic() + PATIENCE_S
+        while not found and time.monotonic() < until:  # an application that is busy starting does not answer yet
+            with contextlib.suppress(GLib.Error):
+                found = Walk(width, height).desktop(json.loads(line))
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
