@@ -73,7 +73,7 @@ def test_a_step_with_an_output_of_its_own_gets_no_bar_beside_it(monkeypatch: pyt
 
 def test_only_what_was_settled_is_told() -> None:
     lines = [line for line in map(describe, records()) if line]
-    assert len(lines) == 8 and describe(card()) is None and describe(ledger()) is None
+    assert len(lines) == 10 and describe(card()) is None and describe(ledger()) is None
     assert "promote beta1 +60.0 pp [+40.0, +80.0]: confirmed on select" in lines
     assert any(line.startswith("gap B - A: teachers -5.0 pp [-15.0, +5.0], students -15.0 pp") for line in lines)
 
@@ -103,13 +103,13 @@ def test_mlflow_shows_one_run_per_evaluation_and_distillation_and_no_duplicates(
     client = MlflowClient(tracking_uri=tracking_uri(store.path))
     experiment = client.get_experiment_by_name("main")
     runs = {run.data.tags["evolver.record_id"]: run for run in client.search_runs([experiment.experiment_id])}
-    assert len(client.search_runs([experiment.experiment_id])) == len(runs) == 4
+    assert len(client.search_runs([experiment.experiment_id])) == len(runs) == 5
     beta1 = runs[store.all(Evaluation)[1].id]
     assert beta1.data.metrics["success"] == 0.9 and beta1.data.metrics["gui_calls/calc"] == 41
     assert beta1.data.tags["harness"] == "beta1" and beta1.data.tags["parents"] == "a" * 40
     assert beta1.data.tags["verdict"] == "promote" and beta1.info.status == "FINISHED"
     assert runs["s-1"].data.params["recipe.epochs"] == "2"
-    assert "success" not in runs[store.all(Evaluation)[2].id].data.metrics  # unknown is absent, not 0
+    assert "success" not in runs[store.all(Evaluation)[3].id].data.metrics  # unknown is absent, not 0
     file = client.download_artifacts(beta1.info.run_id, "evaluation.json")
     assert json.loads(Path(file).read_text())["id"] == beta1.data.tags["evolver.record_id"]
 
@@ -125,7 +125,7 @@ def test_a_half_logged_run_is_completed_by_the_next(tmp_path: Path) -> None:
     client.update_run(one.info.run_id, status="RUNNING")
     assert mirror(store) == []
     runs = client.search_runs([experiment])
-    assert len(runs) == 3 and {run.info.status for run in runs} == {"FINISHED"}
+    assert len(runs) == 4 and {run.info.status for run in runs} == {"FINISHED"}
 
 
 def test_a_broken_mlflow_store_is_reported_and_stops_nothing(tmp_path: Path) -> None:
