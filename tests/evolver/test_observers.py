@@ -93,6 +93,7 @@ def mirror(store: Store) -> list[str]:
     return troubles
 
 
+@pytest.mark.slow
 def test_mlflow_shows_one_run_per_evaluation_and_distillation_and_no_duplicates(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
@@ -114,6 +115,7 @@ def test_mlflow_shows_one_run_per_evaluation_and_distillation_and_no_duplicates(
     assert json.loads(Path(file).read_text())["id"] == beta1.data.tags["evolver.record_id"]
 
 
+@pytest.mark.slow
 def test_a_half_logged_run_is_completed_by_the_next(tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 
@@ -128,6 +130,7 @@ def test_a_half_logged_run_is_completed_by_the_next(tmp_path: Path) -> None:
     assert len(runs) == 4 and {run.info.status for run in runs} == {"FINISHED"}
 
 
+@pytest.mark.slow
 def test_a_broken_mlflow_store_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     store = sample_run(tmp_path / "run")
     (store.path / "mlflow.db").write_bytes(b"this is no database" * 100)
