@@ -224,6 +224,15 @@ class Died(Protocol):
     async def __call__(self) -> str: ...
 
 
+def has_base(client: docker.DockerClient) -> bool:
+    """Whether today's root file system is imported."""
+    try:
+        client.api.inspect_image(f"{BASE}:{recipe.base_digest()}")
+    except ImageNotFound:
+        return False
+    return True
+
+
 # --- images ----------------------------------------------------------------------------------------------------
 
 
@@ -234,12 +243,9 @@ def ensure_image(client: docker.DockerClient, environment: Environment, tag: str
     except ImageNotFound:
         pass
     with rootfs.locked("image"):
-        base = f"{BASE}:{recipe.base_digest()}"
-        try:
-            client.api.inspect_image(base)
-        except ImageNotFound:
+        if not has_base(client):
             _import(client, rootfs.build_rootfs(say), say)
-        _derive(client, environment, base, f"{DERIVED}:{tag}", say)
+        _derive(client, environment, f"{BASE}:{recipe.base_digest()}", f"{DERIVED}:{tag}", say)
     return cast(str, client.api.inspect_image(f"{DERIVED}:{tag}")["Id"])
 
 

@@ -72,7 +72,9 @@ class LocalSandboxes(Pool):
         rootfs.check_apt_names(environment.apt)
         lacking = sorted(set(environment.apt) - installed(self._root))
         if lacking:
-            raise UsageError(f"environment.apt: {', '.join(lacking)} not in the base system, and the local back end can't add it; use Docker")
+            raise UsageError(
+                f"environment.apt: {', '.join(lacking)} not in the base system, and the local back end can't add it; use Docker"
+            )
         layers = {recipe.INSIDE: rootfs.inside_layer()}
         if environment.pip:
             layers[recipe.AGENT_SITE] = rootfs.pip_layer(environment.pip)

@@ -37,7 +37,9 @@ class Wire:
         self._lock = asyncio.Lock()
         self._broken = ""
 
-    async def ask(self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 30.0) -> tuple[JsonValue, bytes]:
+    async def ask(
+        self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 30.0
+    ) -> tuple[JsonValue, bytes]:
         """(answer, body); raises SandboxLost, BadAction, FileNotFoundError, OSError or StateTooLarge."""
         head = json.dumps({"op": op, **fields}).encode()
         async with self._lock:
@@ -84,7 +86,9 @@ class Machine:
         self.id, self.image_digest, self.screen = id, image_digest, screen
         self._wire, self._end, self._closed, self._frozen = wire, end, False, False
 
-    async def _ask(self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 30.0) -> tuple[JsonValue, bytes]:
+    async def _ask(
+        self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 30.0
+    ) -> tuple[JsonValue, bytes]:
         if self._closed or self._frozen:
             raise SandboxLost(f"sandbox {self.id} is {'closed' if self._closed else 'frozen'}")
         return await self._wire.ask(op, fields, body, limit_s=limit_s)

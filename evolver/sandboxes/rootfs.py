@@ -70,7 +70,7 @@ def build_rootfs(say: Say = lambda text: None) -> Path:
     if final.is_dir():
         return final
     if os.geteuid() != 0:
-        raise NotReady(f"the sandbox's root file system is not built ({final}): run `sudo evolver doctor --fix`")
+        raise NotReady(f"the sandbox's root file system is not built ({final}): run `sudo evolver sandbox up`")
     for program in ("debootstrap", "chroot", "unshare"):
         if not recipe.on_path(program):
             raise NotReady(f"{program} is missing: apt-get install debootstrap util-linux")
@@ -149,7 +149,9 @@ def check_pip_names(names: tuple[str, ...]) -> None:
     """Raises UsageError for what is not a plain requirement (a URL, a path or an option would reach beyond the index)."""
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]+])?([=<>!~]=?[\w.*+!,<>=~]+)?", name):
-            raise UsageError(f"environment.pip: {name!r} is not a plain requirement such as 'python-pptx' or 'openpyxl==3.1.5'")
+            raise UsageError(
+                f"environment.pip: {name!r} is not a plain requirement such as 'python-pptx' or 'openpyxl==3.1.5'"
+            )
 
 
 def inside_layer() -> Path:
@@ -163,7 +165,9 @@ def inside_layer() -> Path:
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(Path(__file__).parent / "inside", partial, ignore=shutil.ignore_patterns("__pycache__"))
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-            compileall.compile_dir(partial, quiet=2, stripdir=str(partial), prependdir=recipe.INSIDE, invalidation_mode=mode)
+            compileall.compile_dir(
+                partial, quiet=2, stripdir=str(partial), prependdir=recipe.INSIDE, invalidation_mode=mode
+            )
             partial.rename(final)
     return final
 

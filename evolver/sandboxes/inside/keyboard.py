@@ -22,7 +22,13 @@ ALIASES = MODIFIERS | {
     "slash": "slash", "backslash": "backslash", "semicolon": "semicolon", "equal": "equal",
 }  # fmt: skip
 TYPED = {"\n": 0xFF0D, "\r": 0xFF0D, "\t": 0xFF09}
-BUTTONS = {"left_click": (1, 1), "double_click": (1, 2), "triple_click": (1, 3), "middle_click": (2, 1), "right_click": (3, 1)}
+BUTTONS = {
+    "left_click": (1, 1),
+    "double_click": (1, 2),
+    "triple_click": (1, 3),
+    "middle_click": (2, 1),
+    "right_click": (3, 1),
+}
 SETTLE_S = 0.06  # what a client takes to learn of a changed key map
 
 
@@ -46,7 +52,9 @@ def keysym_named(name):
     for spelling in (known,) if known else (name, name.capitalize(), name.upper()):
         if symbol := XK.string_to_keysym(spelling):
             return symbol
-    raise BadAction(f"unknown key {name!r}: use X keysym names such as ctrl, alt, shift, Return, Page_Down, F5, a, comma")
+    raise BadAction(
+        f"unknown key {name!r}: use X keysym names such as ctrl, alt, shift, Return, Page_Down, F5, a, comma"
+    )
 
 
 def chord(keys):

@@ -60,14 +60,15 @@ def parents():
 
 
 def work(spared):
-    """CPU seconds used so far by the agent's processes, plus a second for each that is waiting for a core right now."""
-    total = 0.0
+    """(CPU seconds used so far by the agent's processes, how many of them are waiting for a core or a disk right now)."""
+    used, waiting = 0.0, 0
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid() and int(name) not in spared:
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as handle:
                 fields = handle.read().rpartition(b")")[2].split()
-                total += (int(fields[11]) + int(fields[12])) / TICKS + (fields[0] == b"R")
-    return total
+                used += (int(fields[11]) + int(fields[12])) / TICKS
+                waiting += fields[0] in (b"R", b"D")
+    return used, waiting
 
 
 def reap(known=()):

@@ -12,7 +12,7 @@ import people
 
 FOLDER = "/run/screen" if people.SEPARATE else "/tmp/.screen"
 QUIET_S = 0.25  # the screen has settled when it has not changed for this long while programs rest
-BUSY_QUIET_S = 1.2  # or for this long although they work (a job in the background, or a window that is still loading)
+BUSY_QUIET_S = 2.5  # or for this long although they work (a job in the background, or a window that is still loading)
 IDLE_SHARE = 0.2  # of one core
 AFTER_ACT_S = 0.45  # and not earlier than this after an action: applications answer late
 
@@ -111,14 +111,15 @@ class Screen:
         self.wait_ready()
         started = now = time.monotonic()
         pixels, still_since, settled = self._pixels(), now, False
-        worked = people.work({self.xvfb.pid})
+        worked = people.work({self.xvfb.pid})[0]
         while now - started < settle_s:
             time.sleep(0.05)
             fresh, now = self._pixels(), time.monotonic()
             if fresh != pixels:
-                pixels, still_since, worked = fresh, now, people.work({self.xvfb.pid})
+                pixels, still_since, worked = fresh, now, people.work({self.xvfb.pid})[0]
             elif now - still_since >= QUIET_S and now - self.last_act >= AFTER_ACT_S:
-                busy = people.work({self.xvfb.pid}) - worked > IDLE_SHARE * (now - still_since)
+                used, waiting = people.work({self.xvfb.pid})
+                busy = waiting or used - worked > IDLE_SHARE * (now - still_since)
                 if not busy or now - still_since >= BUSY_QUIET_S:
                     settled = True
                     break

@@ -61,7 +61,7 @@ class Shell:
         command_r, self.command = os.pipe()
         self.status, status_w = os.pipe()
         os.set_blocking(out_r, False)
-        redirect = f'exec 198<&{command_r} 199>&{status_w} {command_r}<&- {status_w}>&-; {DRIVER}'
+        redirect = f"exec 198<&{command_r} 199>&{status_w} {command_r}<&- {status_w}>&-; {DRIVER}"
         self.process = people.popen(
             ["bash", "--norc", "--noprofile", "-c", redirect], env=self.env, cwd=self.cwd, stdout=out_w,
             stderr=out_w, pass_fds=(command_r, status_w),
@@ -124,7 +124,9 @@ class Shell:
         status = b""
         os.set_blocking(self.command, False)
         while (left := deadline - time.monotonic()) > 0:
-            readable, writable, _ = select.select([self.out, self.status], [self.command] if data else [], [], min(left, 1))
+            readable, writable, _ = select.select(
+                [self.out, self.status], [self.command] if data else [], [], min(left, 1)
+            )
             people.reap(people.KNOWN)
             if writable:
                 try:

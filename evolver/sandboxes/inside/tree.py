@@ -104,7 +104,14 @@ class Walk:
         if component is None:
             return None
         e = component.get_extents(Screen)
-        if e.width <= 0 or e.height <= 0 or e.x >= self.width or e.y >= self.height or e.x + e.width <= 0 or e.y + e.height <= 0:
+        if (
+            e.width <= 0
+            or e.height <= 0
+            or e.x >= self.width
+            or e.y >= self.height
+            or e.x + e.width <= 0
+            or e.y + e.height <= 0
+        ):
             return None
         return e.x, e.y, e.width, e.height
 
