@@ -17,7 +17,7 @@ from tests.evolver.graded_task import LINES, rollout, task
 
 LIBRARY = """from devset.checks import grade
 
-grade({"done": [("file_is", {"path": "a.txt", "text": "right"})], "kept": [("absent", {"path": "b.txt"})]})
+grade({"done": [("text_is", {"path": "a.txt", "expected": ["right"]})], "kept": [("absent", {"path": "b.txt"})]})
 """
 RIGHT, WRONG = home_tar({"a.txt": b"right"}), home_tar({"a.txt": b"wrong"})
 

@@ -23,7 +23,7 @@ def printed(**changes: object) -> str:
     return json.dumps({**GOOD, **changes})
 
 
-def test_a_verdict_is_the_last_object_that_was_printed() -> None:
+def test_g10_the_verdict_is_the_last_object_that_was_printed() -> None:
     wanted = {"done": (1.0, "found"), "kept": (0.25, "half of it")}
     for text in (printed(), f"warming up\n{printed(done={'value': 0})}\n{printed()}\n\n", json.dumps(GOOD, indent=2)):
         assert verdicts_in(text, task()) == wanted
