@@ -26,7 +26,9 @@ def summary_of(completion: Completion) -> str:
             return line.strip()[:SUMMARY_CHARS]
     if completion.invalid:
         return "unusable reply"
-    calls = ", ".join(f"{c.name} {c.arguments.get('action') or c.arguments.get('command') or ''}".strip() for c in completion.calls)
+    calls = ", ".join(
+        f"{c.name} {c.arguments.get('action') or c.arguments.get('command') or ''}".strip() for c in completion.calls
+    )
     return (calls or "no action")[:SUMMARY_CHARS]
 
 
@@ -107,7 +109,9 @@ def _turn_messages(turn: Turn, visible: bool, result_chars: int | None) -> list[
         return [_said_nothing(reply.text), Message(role="user", parts=(Text(text=complaint),))]
     messages = [Message(role="assistant", parts=text, calls=reply.calls)]
     for result in turn.results:
-        messages.append(Message(role="tool", parts=(Text(text=_cut(result.text, result_chars)),), call_id=result.call_id))
+        messages.append(
+            Message(role="tool", parts=(Text(text=_cut(result.text, result_chars)),), call_id=result.call_id)
+        )
     observation = _observation(turn.observed, visible)
     if observation:
         messages.append(Message(role="user", parts=tuple(observation)))

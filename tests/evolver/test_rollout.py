@@ -51,7 +51,14 @@ async def play(
 ) -> tuple[Rollout, bytes | None]:
     h, t = h or harness(), t or task()
     key = RolloutKey(
-        purpose="adhoc", harness_id=h.id, model_id=model.id, task_id=t.id, task_hash=t.hash, split=None, attempt=0, seed=0
+        purpose="adhoc",
+        harness_id=h.id,
+        model_id=model.id,
+        task_id=t.id,
+        task_hash=t.hash,
+        split=None,
+        attempt=0,
+        seed=0,
     )
     blobs: dict[str, bytes] = {}
 

@@ -18,7 +18,13 @@ TOOL = Tool(name="computer_use", kind="computer_use", description="", actions=GU
 
 @pytest.mark.parametrize(
     ("point", "pixel"),
-    [([0, 0], (0, 0)), ([999, 999], (1919, 1079)), ([0, 999], (0, 1079)), ([500, 500], (960, 540)), ([999, 0], (1919, 0))],
+    [
+        ([0, 0], (0, 0)),
+        ([999, 999], (1919, 1079)),
+        ([0, 999], (0, 1079)),
+        ([500, 500], (960, 540)),
+        ([999, 0], (1919, 0)),
+    ],
 )
 def test_s19_corners_and_centre_land_on_their_pixels(point: list[int], pixel: tuple[int, int]) -> None:
     assert to_pixels(point, SCREEN) == pixel
@@ -26,7 +32,8 @@ def test_s19_corners_and_centre_land_on_their_pixels(point: list[int], pixel: tu
 
 
 @pytest.mark.parametrize(
-    "point", [[1000, 5], [-1, 5], [10**9, 5], [math.nan, 5], ["500", 5], [5], [1, 2, 3], None, "5,5", [True, 5], [5.5, 5], {}]
+    "point",
+    [[1000, 5], [-1, 5], [10**9, 5], [math.nan, 5], ["500", 5], [5], [1, 2, 3], None, "5,5", [True, 5], [5.5, 5], {}],
 )
 def test_s19_anything_else_is_a_tool_error_and_no_click(point: object) -> None:
     with pytest.raises(BadAction, match="0..999"):
