@@ -286,8 +286,12 @@ async def _watched(lab: Lab) -> AsyncIterator[None]:
     """The observers of a run, closed at its end however it ends."""
     from evolver.observers.console import ConsoleObserver, talk_console
     from evolver.observers.mlflow import MlflowObserver
+    from evolver.report import harness_names
 
-    lab.observers += [ConsoleObserver(talk_console()), MlflowObserver(lab.store.path, say)]
+    lab.observers += [
+        ConsoleObserver(talk_console(), harness_names(lab.store)),
+        MlflowObserver(lab.store.path, say),
+    ]
     try:
         yield
     finally:

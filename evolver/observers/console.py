@@ -16,6 +16,7 @@ from evolver.phrasing import percent, pp
 from evolver.records import Candidate, Decision, Distillation, Ending, Evaluation, Gap, Record
 
 EVERY_S = 10.0
+SHORT = 12  # digits of a harness id in what is said on the way
 
 
 def talk_console(stream: TextIO | None = None) -> Console:
@@ -33,17 +34,25 @@ def _no_color() -> bool:
 
 
 class ConsoleObserver:
-    """Progress by label with counts, success so far, tokens and time left; a line for each thing that was settled."""
+    """Progress by label with counts, success so far, tokens and time left; a line for each thing that was settled.
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    `names` (harness id → name) and the candidates that come by let it say names for ids.
+    """
+
+    def __init__(
+        self, console: Console, names: Mapping[str, str] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._console = console
         self._clock = clock
+        self._names = dict(names or {})
         self._bars: Progress | None = None
         self._bar: dict[str, TaskID] = {}
         self._began: dict[str, tuple[float, int]] = {}
         self._spoke = float("-inf")
 
     def on_record(self, record: Record) -> None:
+        if isinstance(record, Candidate):
+            self._names.setdefault(record.harness_id, record.name)
         line = describe(record)
         if line:
             self._say(line)
@@ -66,7 +75,7 @@ class ConsoleObserver:
         line = " · ".join(parts)
         if self._console.is_interactive:
             self._draw(text, done, total, line)
-        elif now - self._spoke >= EVERY_S or (done == total and done > at):
+        elif done > at and (done == total or now - self._spoke >= EVERY_S):
             self._spoke = now
             self._say(line)
 
@@ -77,12 +86,18 @@ class ConsoleObserver:
             self._bar.clear()
 
     def _say(self, line: str) -> None:
-        self._console.print(line)
+        self._console.print(self._named(line))
+
+    def _named(self, line: str) -> str:
+        for harness_id, name in self._names.items():
+            line = line.replace(harness_id[:SHORT], name)
+        return line
 
     def _draw(self, text: str, done: int, total: int, line: str) -> None:
         if self._bars is None:
             self._bars = Progress(BarColumn(24), TextColumn("{task.description}", markup=False), console=self._console)
             self._bars.start()
+        line = self._named(line)
         if text not in self._bar:
             self._bar[text] = self._bars.add_task(line, total=total)
         self._bars.update(self._bar[text], completed=done, total=total, description=line)
@@ -95,18 +110,21 @@ class ConsoleObserver:
 def describe(record: Record) -> str | None:
     """One line for a record that settles something; None for the many small ones."""
     match record:
+        case Candidate(parents=()):
+            return f"the lineage starts from {record.name}"
         case Candidate():
             return f"candidate {record.name} ({'+'.join(record.components)}) by {record.author}: {record.manifest.why}"
         case Decision():
             effect = record.confirmation or (record.looks[-1].effect if record.looks else None)
             points = f" {pp(effect)}" if effect is not None else ""
-            return f"{record.verdict} {record.candidate_id}{points}: {'; '.join(record.reasons)}"
+            why = record.reasons[-1] if record.reasons else "no reason given"
+            return f"{record.verdict} {record.candidate_harness[:SHORT]}{points}: {why}"
         case Evaluation():
             success = f"{percent(record.success)}, n = {record.success.n}"
-            return f"evaluated {record.harness_id[:8]} with {record.model_id} on {record.split}: {success}"
+            return f"evaluated {record.harness_id[:SHORT]} with {record.model_id} on {record.split}: {success}"
         case Distillation():
             made = f"{record.rows} rows, {record.train_s:.0f} s"
-            return f"student of {record.teacher_harness[:8]} seed {record.seed}: {made}"
+            return f"student of {record.teacher_harness[:SHORT]} seed {record.seed}: {made}"
         case Gap():
             return f"gap B - A: teachers {pp(record.teacher_gap)}, students {pp(record.student_gap)}"
         case Ending() if record.reason != "done":

@@ -100,13 +100,14 @@ class Mirror:
 
     def sync(self) -> None:
         """Logs every evaluation and distillation that is missing or half logged, then the verdicts."""
+        decisions = self._store.all(Decision)  # read first: what they rest on is then among the evaluations
         for evaluation in self._store.all(Evaluation):
             if evaluation.id not in self._done:
                 self._log(evaluation.id, f"{evaluation.purpose} {evaluation.harness_id[:8]}", evaluation)
         for distillation in self._store.all(Distillation):
             if distillation.id not in self._done:
                 self._log(distillation.id, f"distil {distillation.teacher_harness[:8]}", distillation)
-        for decision in self._store.all(Decision):
+        for decision in decisions:
             if decision.id not in self._done:
                 self._tag_verdict(decision)
                 self._done.add(decision.id)
@@ -140,7 +141,7 @@ class Mirror:
 
     def _tag_verdict(self, decision: Decision) -> None:
         for evaluation in self._store.all(Evaluation):
-            if evaluation.harness_id == decision.candidate_harness:
+            if evaluation.harness_id == decision.candidate_harness and evaluation.id in self._runs:
                 run = self._runs[evaluation.id].run_id
                 self._client.set_tag(run, "verdict", decision.verdict)
                 self._client.set_tag(run, "decision_id", decision.id)

@@ -16,7 +16,7 @@ from evolver.observers.console import ConsoleObserver, describe, talk_console
 from evolver.observers.mlflow import MlflowObserver, tracking_uri
 from evolver.records import Decision, Ending, Evaluation
 from evolver.store import Store
-from tests.evolver.sample_run import TEACHER, card, ci, evaluation, ledger, records, sample_run
+from tests.evolver.sample_run import ALPHA, TEACHER, card, ci, evaluation, ledger, records, sample_run
 
 
 class Terminal(io.StringIO):
@@ -33,7 +33,7 @@ class Clock:
 
 def told(stream: io.StringIO, steps: int, seconds_each: float) -> list[str]:
     clock = Clock()
-    observer = ConsoleObserver(talk_console(stream), clock)
+    observer = ConsoleObserver(talk_console(stream), clock=clock)
     for done in range(steps + 1):
         observer.progress("race beta1", done, steps, {"success": 0.75, "tokens": 1_300_000})
         clock.now += seconds_each
@@ -45,7 +45,8 @@ def test_without_a_terminal_there_is_one_plain_line_every_ten_seconds(monkeypatc
     monkeypatch.setenv("FORCE_COLOR", "1")
     lines = told(io.StringIO(), 60, 1.0)
     assert len(lines) == 7
-    assert lines[2] == "race beta1 20/60 · success 0.75 · 1.3 M tokens · 40 s left"
+    assert lines[0].startswith("race beta1 1/60") and lines[1].startswith("race beta1 11/60")
+    assert lines[2] == "race beta1 21/60 · success 0.75 · 1.3 M tokens · 39 s left"
     assert lines[-1].startswith("race beta1 60/60") and "\x1b" not in "".join(lines)
 
 
@@ -62,7 +63,7 @@ def test_a_terminal_gets_a_bar_and_no_color_is_honoured(monkeypatch: pytest.Monk
 def test_a_step_with_an_output_of_its_own_gets_no_bar_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
-    observer = ConsoleObserver(talk_console(stream), Clock())
+    observer = ConsoleObserver(talk_console(stream), clock=Clock())
     observer.progress("race", 1, 3, {"success": None, "tokens": 0})
     observer.progress("distil beta1, seed 0", 0, 2, {})
     assert stream.getvalue().endswith("distil beta1, seed 0 (0 of 2 done)\n")
@@ -74,8 +75,20 @@ def test_a_step_with_an_output_of_its_own_gets_no_bar_beside_it(monkeypatch: pyt
 def test_only_what_was_settled_is_told() -> None:
     lines = [line for line in map(describe, records()) if line]
     assert len(lines) == 10 and describe(card()) is None and describe(ledger()) is None
-    assert "promote beta1 +60.0 pp [+40.0, +80.0]: confirmed on select" in lines
+    assert "promote bbbbbbbbbbbb +60.0 pp [+40.0, +80.0]: confirmed on select" in lines
     assert any(line.startswith("gap B - A: teachers -5.0 pp [-15.0, +5.0], students -15.0 pp") for line in lines)
+
+
+def test_names_are_said_for_ids() -> None:
+    stream = io.StringIO()
+    observer = ConsoleObserver(talk_console(stream), {ALPHA: "alpha"}, Clock())
+    for record in records():
+        observer.on_record(record)
+    observer.progress("smoke aaaaaaaaaaaa", 0, 1, {"success": None})
+    observer.progress("smoke aaaaaaaaaaaa", 1, 1, {"success": 1.0})
+    text = stream.getvalue()
+    assert "promote beta1 +60.0 pp [+40.0, +80.0]: confirmed on select" in text and "smoke alpha 1/1" in text
+    assert "aaaaaaaa" not in text and "bbbbbbbb" not in text
 
 
 def test_e35_a_spent_budget_is_told_as_one() -> None:
