@@ -1,29 +1,62 @@
-"""Commands about the machines that rollouts run on: up, reap."""
+"""Commands about the machines that rollouts run on: doctor, up, reap."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evolver.commands.talk import say
+from evolver.commands.talk import AsJson, say, show_json
+from evolver.errors import NotReady
+
+if TYPE_CHECKING:
+    from evolver.sandboxes.doctor import Check
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Machines for rollouts. Example: evolver sandbox doctor"
 )
-Kind = Annotated[Literal["auto", "docker", "local"], typer.Option(help="Which back end.")]
+NEEDS = {
+    "docker": ("docker daemon", "docker image"),
+    "local": ("bubblewrap", "user namespaces", "root file system"),
+}  # checks that must pass before a back end can start a machine at once
 
 
 @app.command()
-def up(backend: Kind = "auto") -> None:
-    """Builds what rollouts need (images, root file system) for the seeds' environments; again is quick.
+def doctor(as_json: AsJson = False) -> None:
+    """Says what is there, what is missing, and the one command that mends it; exit code 3 if no back end is ready.
 
     \b
     Example:
-      evolver sandbox up --backend docker
+      evolver sandbox doctor
     """
-    asyncio.run(_up(backend))
+    from evolver.sandboxes.doctor import checks
+
+    found = checks()
+    ready = ready_backends(found)
+    if as_json:
+        show_json({"ready": ready, "checks": [asdict(check) for check in found]})
+        raise typer.Exit(0 if ready else 3)
+    for check in found:
+        mend = f"  →  {check.fix}" if check.fix else ""
+        typer.echo(f"{'✓' if check.ok else '✗'} {check.name}: {check.detail}{mend}")
+    typer.echo(f"ready: {', '.join(ready) or 'none'}")
+    if not ready:
+        raise NotReady("no sandbox back end is ready: evolver sandbox up")
+
+
+@app.command()
+def up(backend: Annotated[Literal["auto", "docker", "local"], typer.Option(help="Which back end.")] = "auto") -> None:
+    """Installs and builds what rollouts need, as root or with sudo; again is quick.
+
+    \b
+    Examples:
+      evolver sandbox up
+      evolver sandbox up --backend local
+    """
+    from evolver.sandboxes.provision import provision
+
+    provision(backend, say)
 
 
 @app.command()
@@ -39,13 +72,7 @@ def reap() -> None:
     say(f"removed {reap_all()} left-over machines")
 
 
-async def _up(backend: Literal["auto", "docker", "local"]) -> None:
-    from evolver.sandboxes import open_backend
-    from harnesses.tree import SEEDS, read_tree, seed_path
-
-    sandboxes = open_backend(backend, spares=0)
-    try:
-        for environment in dict.fromkeys(read_tree(seed_path(name)).environment for name in SEEDS):
-            say(f"{sandboxes.name}: {environment.image} ready, {(await sandboxes.prepare(environment))[:19]}")
-    finally:
-        await sandboxes.aclose()
+def ready_backends(found: list[Check]) -> list[str]:
+    """The back ends whose needs are met."""
+    passed = {check.name for check in found if check.ok}
+    return [name for name, needs in NEEDS.items() if passed.issuperset(needs)]

@@ -18,9 +18,11 @@ import typer
 
 from evolver.cli import app, main
 from evolver.commands.experiment import _move_aside
+from evolver.commands.sandbox import ready_backends
 from evolver.config import load_config
 from evolver.errors import UsageError
 from evolver.records import Candidate, Ending, Rollout
+from evolver.sandboxes.doctor import Check
 from evolver.store import Store
 from harnesses.library import Library
 from tests.evolver.sample_run import sample_run
@@ -282,6 +284,24 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     line = f"{sys.executable} -m evolver tasks list | head -n 1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT)
     assert "Traceback" not in done.stderr and len(done.stdout.splitlines()) == 1
+
+
+def test_doctor_names_what_is_ready_and_what_mends_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called(capsys, "sandbox", "doctor", "--json")
+    found = json.loads(out)
+    names = {check["name"] for check in found["checks"]}
+    assert code == (0 if found["ready"] else 3) and set(found["ready"]) <= {"docker", "local"}
+    assert {"docker daemon", "bubblewrap", "root file system", "disk space", "memory"} <= names
+    assert all(check["fix"] for check in found["checks"] if not check["ok"])
+    code, out, _ = called(capsys, "sandbox", "doctor")
+    assert [line[0] for line in out.splitlines()[:-1]] == ["✓" if c["ok"] else "✗" for c in found["checks"]]
+
+
+def test_a_backend_is_ready_when_all_it_needs_is_there() -> None:
+    good = [Check(name, True, "") for name in ("docker daemon", "bubblewrap", "user namespaces", "root file system")]
+    assert ready_backends(good) == ["local"]
+    assert ready_backends([*good, Check("docker image", True, "")]) == ["docker", "local"]
+    assert ready_backends([*good[:3], Check("root file system", False, "not built", "evolver sandbox up")]) == []
 
 
 @pytest.mark.slow
