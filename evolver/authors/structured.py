@@ -25,10 +25,12 @@ from harnesses.tree import HarnessError, Tree, harness_from_files
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
 MOST_CHANGES = 3
-ASKS = 200  # an author that finds nothing new in so many asks has nothing more to propose
+GUIDED_ASKS = 50  # so many asks that bring only known trees mean that the sampler is stuck: the rest is random
+ASKS = 250  # an author that finds nothing new in so many asks has nothing more to propose
 
 
 class Structured:
@@ -47,10 +49,12 @@ class Structured:
         if made >= self._n:
             return None
         parent = self._library.get(evidence.parent_harness)
-        study = self._study(population, made)
+        study = self._study(population, seed := self._store.config.seed * 1_000 + made)
         name = f"{self.name}-{made + 1}-"  # a crash may have left a tree of this name without its candidate record
         known = population.harness_ids | {i for n, i in self._library.names().items() if not n.startswith(name)}
-        for _ in range(ASKS):
+        for asked in range(ASKS):
+            if asked == GUIDED_ASKS:
+                study.sampler = _random_sampler(seed)
             trial = study.ask()
             settings = self._ask(trial, parent)
             tree = _edited(parent, settings)
@@ -71,12 +75,12 @@ class Structured:
                 settings[knob] = value
         return settings
 
-    def _study(self, population: Population, made: int) -> Study:
+    def _study(self, population: Population, seed: int) -> Study:
         """All decided candidates that this space can express, as finished trials in the order of their decisions."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(seed=self._store.config.seed * 1_000 + made, n_startup_trials=5)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
         for decision in population.decisions:
             trial = self._trial(population, decision)
@@ -132,6 +136,12 @@ def _edited(parent: Harness, settings: dict[str, Value]) -> Tree | None:
         return with_changes(parent, as_changes(parent, settings))
     except HarnessError:
         return None
+
+
+def _random_sampler(seed: int) -> BaseSampler:
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
 
 
 def _fail(study: Study, trial: Trial) -> None:
