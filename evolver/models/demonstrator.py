@@ -24,7 +24,7 @@ from evolver.tokens import count_calls, count_request, count_text
 GRID = 999
 POLL_S = 0.3
 PATIENCE_S = 25.0
-SETTLE_S = 3.0
+SETTLE_S = 20.0  # a cap: a key sent before a window is drawn is lost, however long that takes
 CANNOT = "what is asked for can't be done on this machine"
 
 
