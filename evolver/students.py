@@ -23,11 +23,15 @@ PATIENCE_S = 10.0
 
 
 async def distil_in_child(run_dir: Path, harness_id: str, seed: int) -> int:
-    """Runs `evolver distil`; its output passes through. It dies with this process, however this process dies."""
+    """Runs `evolver distil` and returns its exit code; its output passes through."""
+    return await run_python("-m", "evolver", "distil", str(run_dir), harness_id, "--seed", str(seed))
+
+
+async def run_python(*arguments: str) -> int:
+    """Runs Python in a child that dies with this process, however this process dies; returns its exit code."""
     libc = ctypes.CDLL(None)
-    command = ("-m", "evolver", "distil", str(run_dir), harness_id, "--seed", str(seed))
     child = await asyncio.create_subprocess_exec(
-        sys.executable, *command, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        sys.executable, *arguments, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     )
     try:
         return await child.wait()
