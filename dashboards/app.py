@@ -1,11 +1,14 @@
-"""The dashboard's entry script: the bar on top, then the page that the address names. Read-only."""
+"""The dashboard: the bar on top, then the page that the address names. Read-only."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import streamlit as st
 
 from dashboards import frame
 
+FOLDER = Path(__file__).parent / "pages"
 PAGES = (
     ("overview", "Overview", ":material/flag:"),
     ("lineage", "Lineage", ":material/account_tree:"),
@@ -18,14 +21,10 @@ PAGES = (
 def main() -> None:
     st.set_page_config(page_title="evolver", page_icon=":material/science:", layout="wide")
     pages = [
-        st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "overview")
+        st.Page(FOLDER / f"{name}.py", title=title, icon=icon, url_path=name, default=name == "overview")
         for name, title, icon in PAGES
     ]
-    replay = st.Page("pages/replay.py", title="Replay", url_path="replay", visibility="hidden")
+    replay = st.Page(FOLDER / "replay.py", title="Replay", url_path="replay", visibility="hidden")
     chosen = st.navigation([*pages, replay], position="top")
     if frame.bar():
         chosen.run()
-
-
-if __name__ == "__main__":
-    main()

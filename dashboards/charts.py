@@ -41,7 +41,6 @@ def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
             y=[*(_percent(p.success.point) for p in steps), _percent(steps[-1].success.point)],
             mode="lines",
             line={"shape": "hv", "width": 4, "color": theme.BLUE},
-            opacity=0.35,
             name="incumbent",
             hoverinfo="skip",
         )
@@ -87,7 +86,7 @@ def tree(nodes: Sequence[Node], chosen: str | None) -> go.Figure:
                     xs += [parent.x, node.x, None]
                     ys += [parent.y, node.y, None]
         line = {"width": 6, "color": theme.BLUE} if thick else {"width": 1.5, "color": theme.GREY}
-        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, opacity=0.45, hoverinfo="skip", showlegend=False)
+        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", showlegend=False)
     if chosen in at:
         ring = {"symbol": "circle-open", "size": 26, "color": theme.GREY, "line": {"width": 2}}
         figure.add_scatter(

@@ -55,22 +55,28 @@ def dashboard(
     if runs != Path("runs") and not runs.is_dir():
         raise UsageError(f"{runs} is no directory: give a run or a folder of runs (`make demo` makes runs/demo)")
     chosen = _free_port() if port is None else _checked(port)
+    signal.signal(signal.SIGTERM, _terminated)
     child = subprocess.Popen(command(chosen), env=environment(runs))
     print(f"http://{HOST}:{chosen}", flush=True)  # noqa: T201
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     try:
         code = child.wait()
     except KeyboardInterrupt:
-        code = _stop(child)
-    raise typer.Exit(code if code >= 0 else 128 - code)
+        code = 130
+    finally:
+        _end(child)
+    raise typer.Exit(code)
+
+
+def _terminated(*_: object) -> None:
+    raise SystemExit(143)
 
 
 def command(port: int) -> list[str]:
     """The server's command line. Safety settings are flags, since a config file is sought in the working directory."""
     if importlib.util.find_spec("streamlit") is None:
         raise NotReady("the dashboard needs Streamlit: pip install -e '.[dashboard]'")
-    app = str(Path(__file__).with_name("app.py"))
-    return [sys.executable, "-m", "streamlit", "run", app, f"--server.port={port}", *FLAGS]
+    script = str(Path(__file__).parent / "entry" / "dashboard.py")
+    return [sys.executable, "-m", "streamlit", "run", script, f"--server.port={port}", *FLAGS]
 
 
 def environment(runs: Path) -> dict[str, str]:
@@ -102,15 +108,14 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _stop(child: subprocess.Popen[bytes]) -> int:
-    """Waits for the child, which Ctrl-C reached too; ends it if it lingers. 130 = interrupted, as everywhere."""
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """A terminal sends Ctrl-C to the child as well; one that lingers is killed."""
     child.terminate()
     try:
         child.wait(STOP_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    return 130
 
 
 if __name__ == "__main__":

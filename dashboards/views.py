@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,12 @@ def wilson(hits: int, n: int, what: str) -> Interval:
 
     ci = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
     return Interval(point=hits / n, low=float(ci.low), high=float(ci.high), n=n, method=f"Wilson over {what}")
+
+
+def unique_labels(names: Mapping[str, str]) -> dict[str, str]:
+    """Id → its name, or name and id where the name stands for several."""
+    shared = Counter(names.values())
+    return {key: name if shared[name] == 1 else f"{name} {key}" for key, name in names.items()}
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,16 @@ class Story:
     def name(self, harness_id: str) -> str:
         return self.names.get(harness_id, words.short(harness_id))
 
-    def label(self, harness_id: str) -> str:
-        """Name and short id."""
-        name = self.name(harness_id)
-        return name if name == words.short(harness_id) else f"{name} · {words.short(harness_id)}"
+    @cached_property
+    def harness_labels(self) -> dict[str, str]:
+        """Harness id → its name, with the short id where two share one (what a page's address holds)."""
+        ids = list(dict.fromkeys([*self.harness_ids, *self.run.distinct("harness_id")]))
+        return unique_labels({h: self.name(h) for h in ids})
+
+    @cached_property
+    def candidate_labels(self) -> dict[str, str]:
+        """Candidate id → its name, with the id where two share one (what a page's address holds)."""
+        return unique_labels({c.id: c.name for c in self.population.candidates})
 
     def evaluation(self, harness_id: str, purpose: str | None = None) -> Evaluation | None:
         """The teacher's newest evaluation of a harness: for one purpose, or the strictest one there is."""

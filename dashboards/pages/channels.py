@@ -17,11 +17,12 @@ def page() -> None:
     if not having:
         st.info("No evaluation has been written yet, so no channel table exists.")
         return
-    default = list(dict.fromkeys(h for h in (story.root, story.incumbent) if h in having)) or having[:1]
+    by_label = {story.harness_labels[h]: h for h in having}
+    default = [label for label, h in by_label.items() if h in (story.root, story.incumbent)] or list(by_label)[:1]
     picked = st.multiselect(
-        "harnesses", having, default=default, format_func=story.label, key="ch", bind="query-params", max_selections=4
+        "harnesses", list(by_label), default=default, key="ch", bind="query-params", max_selections=4
     )
-    chosen = [h for h in picked if h in having]
+    chosen = [by_label[label] for label in picked if label in by_label]
     if not chosen:
         st.info("Choose at least one harness.")
         return

@@ -15,11 +15,11 @@ from evolver.report import gap_caption, gap_table, newest_gaps
 def page() -> None:
     story = frame.story()
     st.header("Does the better teacher make the better student?", anchor=False)
-    gaps = {g.id: g for g in reversed(newest_gaps(story.run))}
+    gaps = {f"{story.name(g.harness_a)} to {story.name(g.harness_b)}": g for g in reversed(newest_gaps(story.run))}
     if not gaps:
         st.info("No gap has been measured in this run yet. `evolver gap RUN A B` measures one.")
         return
-    gap = _chosen(story, gaps)
+    gap = _chosen(gaps)
     a, b = story.name(gap.harness_a), story.name(gap.harness_b)
     said = f"B minus A: teachers {words.points(gap.teacher_gap)}, students {words.points(gap.student_gap)}."
     st.markdown(f"#### A = {a}, B = {b}. {said}")
@@ -32,16 +32,15 @@ def page() -> None:
     _students(story, gap)
 
 
-def _chosen(story: Story, gaps: dict[str, Gap]) -> Gap:
-    newest = next(iter(gaps))
+def _chosen(gaps: dict[str, Gap]) -> Gap:
+    newest = next(iter(gaps.values()))
     asked = st.query_params.get("gap")
     if asked is not None and asked not in gaps:
         st.warning(f"No gap `{asked[:80]}` in this run; the newest is shown.")
     if len(gaps) == 1:
-        return gaps[newest]
-    labels = {g.id: f"{story.name(g.harness_b)} minus {story.name(g.harness_a)} · {g.id}" for g in gaps.values()}
-    chosen = st.selectbox("gap", list(gaps), format_func=labels.__getitem__, key="gap", bind="query-params")
-    return gaps.get(str(chosen), gaps[newest])
+        return newest
+    chosen = st.selectbox("gap (A to B)", list(gaps), key="gap", bind="query-params")
+    return gaps.get(str(chosen), newest)
 
 
 def _students(story: Story, gap: Gap) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import streamlit as st
 
 from dashboards import charts, frame, theme, words
@@ -18,30 +20,15 @@ def page() -> None:
     if not nodes:
         st.info("No candidate has been proposed in this run yet.")
         return
-    candidates = {c.id: c for c in story.population.candidates}
     left, right = st.columns([3, 2])
     with right:
-        leader = next((c.id for c in candidates.values() if c.harness_id == story.incumbent), next(iter(candidates)))
-        options = list(candidates)
-        labels = {c.id: f"{_mark(story, c).glyph} {c.name}" for c in candidates.values()}
-        asked = st.query_params.get("h")
-        if asked is not None and asked not in candidates:
-            st.warning(f"No candidate `{asked[:80]}` in this run; the incumbent is shown.")
-        chosen = st.selectbox(
-            "candidate",
-            options,
-            index=options.index(leader),
-            key="h",
-            bind="query-params",
-            format_func=labels.__getitem__,
-        )
-        chosen = chosen if chosen in candidates else leader
-        _card(story, candidates[str(chosen)])
+        chosen = _chosen(story)
+        _card(story, chosen)
     with left:
         counts = {v: sum(n.verdict == v for n in nodes) for v in theme.VERDICTS}
         said = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
         st.plotly_chart(
-            charts.tree(nodes, str(chosen)),
+            charts.tree(nodes, chosen.id),
             key="tree",
             on_select=_take_click,
             selection_mode="points",
@@ -54,13 +41,25 @@ def page() -> None:
     _table(story)
 
 
+def _chosen(story: Story) -> Candidate:
+    """The candidate that the address or the reader names; else the incumbent."""
+    by_label = {story.candidate_labels[c.id]: c for c in story.population.candidates}
+    asked = st.query_params.get("h")
+    if asked is not None and asked not in by_label:
+        st.warning(f"No candidate `{asked[:80]}` in this run; the incumbent is shown.")
+    options = list(by_label)
+    leader = next((label for label, c in by_label.items() if c.harness_id == story.incumbent), options[0])
+    chosen = st.selectbox("candidate", options, index=options.index(leader), key="h", bind="query-params")
+    return by_label.get(str(chosen), by_label[leader])
+
+
 def _take_click() -> None:
     points = st.session_state["tree"]["selection"]["points"]
-    known = {c.id for c in frame.story().population.candidates}
     clicked = next((p["customdata"] for p in points if "customdata" in p), None)
     clicked = clicked[0] if isinstance(clicked, list) and clicked else clicked
-    if clicked in known:
-        st.session_state["h"] = clicked
+    labels = frame.story().candidate_labels
+    if clicked in labels:
+        st.session_state["h"] = labels[clicked]
 
 
 def _mark(story: Story, candidate: Candidate) -> theme.Mark:
@@ -73,7 +72,7 @@ def _card(story: Story, candidate: Candidate) -> None:
     made = story.evaluation(candidate.harness_id)
     with st.container(border=True):
         st.subheader(f"{mark.glyph} {candidate.name}", anchor=False)
-        parents = ", ".join(story.label(p) for p in candidate.parents) or "none (start)"
+        parents = ", ".join(f"{story.name(p)} ({words.short(p)})" for p in candidate.parents) or "none (start)"
         st.caption(f"{mark.word} · harness {candidate.harness_id[:12]} · by {candidate.author} · parent: {parents}")
         st.write(candidate.manifest.why or "No reason was given.")
         success = (
@@ -144,7 +143,7 @@ def _table(story: Story) -> None:
                 "tokens per solved": count(decision.tokens_per_solved) if decision else UNKNOWN,
                 "author": candidate.author,
                 "proposed": words.moment(candidate.proposed_at, frame.zone()),
-                "open": f"lineage?h={candidate.id}",
+                "open": f"lineage?h={quote(story.candidate_labels[candidate.id])}",
             }
         )
     st.dataframe(

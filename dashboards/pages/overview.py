@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import streamlit as st
 
 from dashboards import charts, frame, theme, words
@@ -45,9 +47,8 @@ def _cards(story: Story) -> None:
     )
     _card(third, "calls through the terminal", words.percent(share), calls)
     known = count(sum(s.tokens for s in spent)) if spent else UNKNOWN
-    rest = (
-        f"{unknown} of {sum(s.entries for s in spent)} ledger entries of unknown size not in it · " if unknown else ""
-    )
+    entries = sum(s.entries for s in spent)
+    rest = f"{unknown} of {entries} ledger entries of unknown size not in it · " if unknown else ""
     _card(fourth, "tokens spent", known, f"{rest}cap: {count(cap) if cap is not None else 'none'}")
 
 
@@ -78,7 +79,7 @@ def _decisions(story: Story) -> None:
     if not decided:
         return
     st.subheader(f"Last {min(LAST_DECISIONS, len(decided))} of {len(decided)} decisions", anchor=False)
-    rows = []
+    rows, labels = [], story.candidate_labels
     for decision in reversed(decided[-LAST_DECISIONS:]):
         effect, where = effect_of(decision)
         rows.append(
@@ -92,7 +93,7 @@ def _decisions(story: Story) -> None:
                 "incumbent's": count(decision.incumbent_tokens_per_solved),
                 "why": "; ".join(decision.reasons),
                 "when": words.moment(decision.decided_at, frame.zone()),
-                "open": f"lineage?h={decision.candidate_id}",
+                "open": f"lineage?h={quote(labels.get(decision.candidate_id, decision.candidate_id))}",
             }
         )
     st.dataframe(

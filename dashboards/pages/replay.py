@@ -7,6 +7,7 @@ import json
 import streamlit as st
 
 from dashboards import charts, frame, theme, words
+from dashboards.app import FOLDER
 from dashboards.frames import seen_by, with_rings
 from dashboards.queries import AttemptRow
 from dashboards.views import Story
@@ -23,7 +24,7 @@ def page() -> None:
     row = story.run.attempt(asked)
     if row is None:
         st.warning(f"No rollout `{asked[:80] or '(none given)'}` in this run.")
-        st.page_link("pages/rollouts.py", label="All rollouts", icon=":material/list:")
+        st.page_link(str(FOLDER / "rollouts.py"), label="All rollouts", icon=":material/list:")
         return
     try:
         rollout = story.run.rollout(asked)
@@ -43,7 +44,7 @@ def page() -> None:
 
 
 def _head(story: Story, row: AttemptRow) -> None:
-    st.page_link("pages/rollouts.py", label="All rollouts", icon=":material/arrow_back:")
+    st.page_link(str(FOLDER / "rollouts.py"), label="All rollouts", icon=":material/arrow_back:")
     blame = f" (blame: {row.blame}: {row.message})" if row.blame else ""
     st.markdown(f"### {theme.OUTCOMES[row.outcome].label} · {row.task_id} · {story.name(row.harness_id)}")
     st.caption(
@@ -56,12 +57,12 @@ def _head(story: Story, row: AttemptRow) -> None:
 def _steps(rollout: Rollout) -> int:
     """The chosen turn, counted from 0; the address counts from 1."""
     last = len(rollout.turns)
-    if "step" in st.session_state:
-        st.session_state["step"] = min(max(1, st.session_state["step"]), last)
     back, at, on, rest = st.columns([1, 1, 1, 5], vertical_alignment="bottom")
     with at:
         asked = int(st.number_input(f"turn (of {last})", min_value=1, step=1, key="step", bind="query-params") or 1)
     step = min(asked, last)
+    if asked > last:
+        st.caption(f"There is no turn {asked}; the last one is shown.")
     back.button(
         "previous", icon=":material/arrow_back:", on_click=_go, args=(step - 1,), disabled=step <= 1, shortcut="Left"
     )

@@ -45,19 +45,12 @@ def _filters(story: Story, places: Sequence[st.delta_generator.DeltaGenerator]) 
     """What the reader chose; a value from the address that does not occur in the run counts as no filter."""
     chosen: dict[str, str] = {}
     for place, (column, label) in zip(places, FILTERS, strict=True):
-        values = story.run.distinct(column)
+        names = story.harness_labels if column == "harness_id" else {}
+        by_label = {names.get(value, value): value for value in story.run.distinct(column)}
         with place:
-            name = story.label if column == "harness_id" else str
-            value = st.selectbox(
-                label,
-                [ANY, *values],
-                key=f"r_{label}",
-                bind="query-params",
-                on_change=_first_page,
-                format_func=lambda v, name=name: v if v == ANY else name(v),
-            )
-        if value in values:
-            chosen[column] = str(value)
+            value = st.selectbox(label, [ANY, *by_label], key=f"r_{label}", bind="query-params", on_change=_first_page)
+        if value in by_label:
+            chosen[column] = by_label[str(value)]
     return chosen
 
 
