@@ -16,7 +16,10 @@ MAX_DELAY_S = 20.0
 
 
 class Limiter:
-    """At most `concurrency` calls at once, and none before the time that the endpoint asked for (`hold`)."""
+    """At most `concurrency` callers at once, and no call before the time that the endpoint asked for (`hold`).
+
+    A caller keeps its slot while it waits to try again: an endpoint in trouble gets fewer calls, not more.
+    """
 
     def __init__(self, concurrency: int) -> None:
         self._slots = asyncio.Semaphore(concurrency)
@@ -25,8 +28,13 @@ class Limiter:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         async with self._slots:
-            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
             yield
+
+    async def ready(self) -> None:
+        """Waits until calls are welcome again, and a little longer so that not all come at once."""
+        wait = self._not_before - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait + random.uniform(0.0, 0.5))
 
     def hold(self, seconds: float) -> None:
         """Makes every caller wait: the endpoint said that it is too busy for this long."""

@@ -61,26 +61,29 @@ class OpenAIModel:
         """One reply; retries transport errors, 408, 409, 429 and 5xx for `retry_for_s` seconds in all."""
         body = self._body(request)
         limiter = limiter_for(self.url, self._spec.concurrency)
-        deadline = time.monotonic() + self._spec.timeout_s + self._spec.retry_for_s
-        attempt, last = 0, "no slot became free"
-        with suppress(TimeoutError):  # told below, with what the endpoint said last
-            async with asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()):
-                while True:
-                    async with limiter.slot():
+        bound_s = self._spec.timeout_s + self._spec.retry_for_s
+        tries, last = 0, "no answer"
+        async with limiter.slot():
+            deadline = time.monotonic() + bound_s  # waiting for a slot of ours is not the endpoint's fault
+            with suppress(TimeoutError):  # told below, with what the endpoint said last
+                async with asyncio.timeout(bound_s):
+                    while True:
+                        await limiter.ready()
+                        tries += 1
                         answer = await self._once(body)
-                    if isinstance(answer, Mapping):
-                        completion = completion_from(answer, request)
-                        if completion is not None:
-                            return completion
-                        answer = _Again(self._safe(f"the reply holds no choice: {answer}"), None)
-                    attempt, last = attempt + 1, answer.why
-                    wait = delay_s(attempt - 1, answer.asked_s)
-                    if answer.asked_s:
-                        limiter.hold(answer.asked_s)
-                    if time.monotonic() + wait > deadline:
-                        break
-                    await asyncio.sleep(wait)
-        raise ProviderFailed(f"{self.declared} gave no usable answer after {attempt} failed tries; last: {last}")
+                        if isinstance(answer, Mapping):
+                            completion = completion_from(answer, request)
+                            if completion is not None:
+                                return completion
+                            answer = _Again(self._safe(f"the reply holds no choice: {answer}"), None)
+                        last = answer.why
+                        if answer.asked_s:
+                            limiter.hold(answer.asked_s)
+                        wait_s = delay_s(tries - 1, answer.asked_s)
+                        if time.monotonic() + wait_s > deadline:
+                            break
+                        await asyncio.sleep(wait_s)
+        raise ProviderFailed(f"{self.declared} gave no usable answer in {tries} tries; last: {last}")
 
     def _body(self, request: Request) -> dict[str, JsonValue]:
         body: dict[str, JsonValue] = {

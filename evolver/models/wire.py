@@ -99,8 +99,7 @@ def completion_from(answer: Mapping[str, JsonValue], request: Request) -> Comple
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         return None
-    content = message.get("content")
-    thought, text = split_reasoning(content if isinstance(content, str) else "")
+    thought, text = split_reasoning(_said(message.get("content")))
     given = message.get("reasoning_content") or message.get("reasoning")
     reasoning = given if isinstance(given, str) else thought
     finish = _finish(choice.get("finish_reason"))
@@ -118,6 +117,13 @@ def completion_from(answer: Mapping[str, JsonValue], request: Request) -> Comple
         invalid=invalid,
         usage=usage_from(answer.get("usage")),
     )
+
+
+def _said(content: JsonValue) -> str:
+    """The text of a reply; some servers send it as a list of parts."""
+    if isinstance(content, list):
+        return "".join(str(p.get("text", "")) for p in content if isinstance(p, dict) and p.get("type") == "text")
+    return content if isinstance(content, str) else ""
 
 
 def _finish(reason: JsonValue) -> Finish:

@@ -201,6 +201,11 @@ async def test_s37_reasoning_and_cached_tokens_are_kept_apart() -> None:
     assert (used.total, used.counted_by) == (150, "provider")
 
 
+async def test_a_reply_in_parts_is_put_together() -> None:
+    parts = [{"type": "text", "text": "All "}, {"type": "text", "text": "done."}]
+    assert (await answer(chat({"content": parts}))).text == "All done."
+
+
 async def test_s38_a_reply_that_can_not_be_used_still_has_its_tokens() -> None:
     done = await answer(chat(calls(("bash", "{")), finish="tool_calls"))
     assert done.invalid and done.usage.total == 18
@@ -258,6 +263,14 @@ async def test_s36_a_storm_ends_within_the_wall_clock_as_the_providers_failure()
             await model(endpoint.url, timeout_s=0.5, retry_for_s=1.5).complete(request())
     assert time.monotonic() - started < 4
     assert len(endpoint.requests) >= 2 and failed.value.blame == "provider"
+
+
+async def test_s36_a_longer_wait_than_there_is_time_for_is_not_waited() -> None:
+    away = Reply(status=503, body={"error": {"message": "back in an hour"}}, headers={"retry-after": "3600"})
+    started = time.monotonic()
+    with serving(away) as endpoint, pytest.raises(ProviderFailed, match="back in an hour"):
+        await model(endpoint.url, retry_for_s=30).complete(request())
+    assert time.monotonic() - started < 10 and len(endpoint.requests) == 1
 
 
 async def test_s36_an_endpoint_that_never_answers_is_left_in_time() -> None:
