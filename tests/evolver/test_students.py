@@ -16,7 +16,11 @@ import pytest
 from evolver.students import run_python
 
 SLEEPER = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(120)"
-PARENT = f"import asyncio, sys; from evolver.students import run_python; asyncio.run(run_python('-c', {SLEEPER!r}, sys.argv[1]))"
+PARENT = f"""
+import asyncio, sys
+from evolver.students import run_python
+asyncio.run(run_python("-c", {SLEEPER!r}, sys.argv[1]))
+"""
 
 
 def pid_in(file: Path) -> int:
