@@ -86,7 +86,11 @@ def _table() -> dict[str, dict[str, Any]]:  # parsed TOML
 
 @cache
 def _checked(split: Split) -> tuple[Task, ...]:
-    table = _table()
+    return tuple(checked(split, _table()))
+
+
+def checked(split: Split, table: dict[str, dict[str, Any]]) -> list[Task]:
+    """Generates the split that `table` (the parsed file) describes; raises `SplitsChanged` if the hash differs."""
     tasks = _generate(split, table)
     found, expected = split_hash(tasks), table["hashes"][split]
     if found != expected:
@@ -94,7 +98,7 @@ def _checked(split: Split) -> tuple[Task, ...]:
             f"split {split!r}: the tasks hash to {found[:12]}, {FILE.name} expects {expected[:12]}. "
             f"A generator or task changed: old results no longer compare. If that is meant, run `{RENEW}`."
         )
-    return tuple(tasks)
+    return tasks
 
 
 def _generate(split: Split, table: dict[str, dict[str, Any]]) -> list[Task]:
@@ -123,7 +127,7 @@ def ordered(tasks: Sequence[Task]) -> list[Task]:
         groups: dict[str, list[Task]] = {}
         for task in items:
             groups.setdefault(keys[0](task), []).append(task)
-        return spread([by(group, keys[1:]) for group in groups.values()])
+        return spread([by(group, keys[1:]) for _, group in sorted(groups.items())])
 
     return by(tasks, [lambda t: str(t.seen_in_training), lambda t: t.family.split(".")[0], lambda t: t.family])
 

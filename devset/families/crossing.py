@@ -17,10 +17,7 @@ def _read_then_append(source: str, reading: str, target: str, value: str) -> tup
     return (
         gui.double_click(gui.icon(source), f"Open {source} to read from it"),
         gui.key("ctrl+q", reading, window=source),
-        gui.double_click(gui.icon(target), f"Open {target}"),
-        gui.key("ctrl+End", f"Type {value} at the end and save", window=target),
-        gui.write(value + "\n"),
-        gui.key("ctrl+s"),
+        *gui.append(target, value),
     )
 
 

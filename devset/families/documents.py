@@ -20,6 +20,11 @@ def edit_pptx(name: str, body: str) -> str:
     return f"cd ~/Desktop && python3 -c \"import pptx; p = pptx.Presentation('{name}'); {body}; p.save('{name}')\""
 
 
+def _page(name: str) -> GuiTarget:
+    """The open document in Writer."""
+    return GuiTarget(name=f"{name.removesuffix('.docx')} - LibreOffice Document", role="document text")
+
+
 def titles(rng: Random, count: int) -> list[str]:
     """Slide titles such as `Lamps in Lyon`."""
     pairs = zip(draw.items(rng, count), draw.cities(rng, count), strict=True)
@@ -49,7 +54,8 @@ def _append(rng: Random) -> Binding:
         terminal=steps((f"Append the paragraph to {name}", edit_docx(name, f"d.add_paragraph('{line}')"))),
         gui=(
             gui.double_click(gui.icon(name), f"Open {name} in Writer"),
-            gui.key("ctrl+End", "Type the paragraph at the end and save", window=name),
+            gui.click(_page(name), "Type the paragraph at the end and save", window=name),
+            gui.key("ctrl+End"),
             gui.write("\n" + line),
             *gui.SAVE_OFFICE,
         ),
@@ -128,8 +134,9 @@ def _title(rng: Random) -> Binding:
         terminal=steps((f"Set the title to {new}", edit_pptx(name, f"p.slides[0].shapes.title.text = '{new}'"))),
         gui=(
             gui.double_click(gui.icon(name), f"Open {name} in Impress"),
-            gui.double_click(GuiTarget(name="Title 1", role="panel"), f"Replace the title by {new}", window=name),
-            gui.key("ctrl+a"),
+            gui.double_click(GuiTarget(name="Title 1", role="panel"), "Edit the title", window=name),
+            gui.wait(1.5),  # edit mode starts late on a busy machine, and ctrl+a means something else before
+            gui.key("ctrl+a", f"Replace the title by {new}"),
             gui.write(new),
             gui.key("Escape", "Leave the title and save"),
             *gui.SAVE_OFFICE,
@@ -193,7 +200,7 @@ FAMILIES = (
         {"name": NAME, "line": TEXT},
         _append,
         requires_pip=("python-docx",),
-        gui_names=(_ICON,),
+        gui_names=(_ICON, "the file's stem + ` - LibreOffice Document`, role `document text` (Writer)"),
     ),
     Family(
         "docs.replace",

@@ -6,7 +6,7 @@ from random import Random
 
 from devset.families import draw, gui
 from devset.families.skill import Binding, Family, Post, Slot, check, steps
-from devset.task import GuiTarget, OpenApp
+from devset.task import OpenApp
 
 
 def _append(rng: Random) -> Binding:
@@ -30,12 +30,7 @@ def _append(rng: Random) -> Binding:
             ),
         ),
         terminal=steps((f"Append the line to {name}", f"echo '{line}' >> ~/Desktop/{name}")),
-        gui=(
-            gui.double_click(gui.icon(name), f"Open {name} in the text editor"),
-            gui.key("ctrl+End", "Type the line at the end and save", window=name),
-            gui.write(line + "\n"),
-            gui.key("ctrl+s"),
-        ),
+        gui=gui.append(name, line),
         mutants={
             "overwritten": f"echo '{line}' > ~/Desktop/{name}",
             "other file": f"echo '{line}' >> ~/Desktop/{other}",
@@ -50,6 +45,7 @@ def _unsaved(rng: Random) -> Binding:
     secret = draw.code(rng)
     before = [*before, f"Reference {secret}"]
     here = f"~/Desktop/{name}"
+    shown = f"xdotool search --sync --onlyvisible --name '{here} - Mousepad'"
     return Binding(
         slots={"name": name, "line": line, "secret": secret},
         wordings=(
@@ -63,12 +59,12 @@ def _unsaved(rng: Random) -> Binding:
         writes=(f"Desktop/{name}",),
         nonces={secret: f"Desktop/{name}"},
         # The title gets its star when the editor notices that the file is gone, so no agent ever sees the file.
-        open=(OpenApp(command=f"mousepad {here} & sleep 1; rm {here}; wait", window=f"*{here}"),),
+        open=(OpenApp(command=f"mousepad {here} & {shown} && sleep 1; rm {here}; wait", window=f"*{here}"),),
         post=(
             Post("saved", "The text is back.", (check("text_is", path=f"Desktop/{name}", expected=[*before, line]),)),
         ),
         gui=(
-            gui.click(GuiTarget(name="", role="text"), "Type the line at the end and save", window=name),
+            gui.click(gui.TEXT_AREA, "Type the line at the end and save", window=name),
             gui.key("ctrl+End"),
             gui.write(line + "\n"),
             gui.key("ctrl+s"),
@@ -83,7 +79,7 @@ def _unsaved(rng: Random) -> Binding:
 
 
 NAME, TEXT = Slot("name"), Slot("text")
-_EDITOR = ("the file's name (desktop icon)",)
+_EDITOR = ("the file's name (desktop icon)", "the only element of role `text`, which has no name (mousepad)")
 
 FAMILIES = (
     Family(

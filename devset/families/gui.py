@@ -39,5 +39,20 @@ def wait(seconds: float, summary: str | None = None) -> GuiStep:
     return GuiStep(action="wait", seconds=seconds, summary=summary)
 
 
+def append(name: str, text: str) -> tuple[GuiStep, ...]:
+    """Opens a text file from its icon in mousepad, types a last line and saves.
+
+    The click waits for the text area, the only element of role `text` (it has no name), which may show late.
+    """
+    return (
+        double_click(icon(name), f"Open {name} in the text editor"),
+        click(TEXT_AREA, "Type the line at the end and save", window=name),
+        key("ctrl+End"),
+        write(text + "\n"),
+        key("ctrl+s"),
+    )
+
+
+TEXT_AREA = GuiTarget(name="", role="text")
 # LibreOffice writes the file a moment after the screen has settled.
 SAVE_OFFICE = (key("ctrl+s"), wait(1.5))

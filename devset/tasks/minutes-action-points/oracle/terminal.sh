@@ -1,0 +1,3 @@
+# step: Correct the word
+sed -i 's/postponed/cancelled/' ~/Desktop/minutes.txt
+

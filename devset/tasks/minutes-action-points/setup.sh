@@ -1,0 +1,1 @@
+cp "$HIDDEN/minutes.txt" Desktop/minutes.txt

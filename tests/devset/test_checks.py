@@ -1,0 +1,181 @@
+"""Each atomic check with a state that passes and one that fails; hostile and malformed states are 0, never a crash."""
+
+from __future__ import annotations
+
+import io
+import os
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from devset.checks import CHECKS, evaluate
+from devset.checks.home import MAX_BYTES, sha256
+from devset.families.ooxml import docx, picture_of, pptx, xlsx
+from tests.devset.trial import ROOT
+
+
+def archive(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def database(value: int) -> bytes:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table t (a)")
+    connection.execute("insert into t values (?)", (value,))
+    connection.commit()
+    return connection.serialize()
+
+
+SHEET = {"Plan": [["Item", "Count"], ["pens", 3]]}
+CELLS = {"A1": "Item", "B1": "Count", "A2": "pens", "B2": 3}
+# name → (slots, bytes of `f` that pass, bytes of `f` that fail)
+FIXTURES: dict[str, tuple[dict[str, object], bytes, bytes]] = {
+    "file_is": ({"sha256_is": sha256(b"x")}, b"x", b"y"),
+    "text_is": ({"expected": ["a", "b"]}, b"a\r\nb \n\n", b"b\na\n"),
+    "line_count": ({"line": "a", "times": 2}, b"a\nb\na", b"a\nb\n"),
+    "number_is": ({"expected": 1234.5}, b"1,234.50\n", b"1234.6"),
+    "csv_is": ({"rows": [["a", "b"]]}, b'"a","b"\n', b"a;b\n"),
+    "json_value": ({"keys": ["a", 0], "expected": True}, b'{"a": [true]}', b'{"a": [1]}'),
+    "sqlite_value": ({"query": "select a from t", "expected": 7}, database(7), database(8)),
+    "archive_holds": (
+        {"members": {"d/a": sha256(b"1")}},
+        archive(**{"./d/a": b"1"}),
+        archive(**{"d/a": b"1", "b": b""}),
+    ),
+    "sheet_is": ({"sheet": "Plan", "cells": CELLS}, xlsx(SHEET), xlsx({"Plan": [*SHEET["Plan"], ["x"]]})),
+    "cells_are": ({"cells": {"B2": 3}}, xlsx(SHEET), xlsx({"Plan": [["Item", "Count"], ["pens", "3"]]})),
+    "sheet_names": ({"expected": ["Plan"]}, xlsx(SHEET), xlsx({**SHEET, "More": []})),
+    "paragraphs_are": ({"expected": ["a"]}, docx(["a", ""]), docx(["a", "b"])),
+    "slide_titles": ({"expected": ["T"]}, pptx([("T", [])]), pptx([("T", []), ("U", [])])),
+    "slide_body": ({"slide": 1, "expected": ["a", "b"]}, pptx([("T", ["a", "b"])]), pptx([("T", ["a"])])),
+}
+FOLDER_CHECKS = {"absent", "folder_exists", "folder_lists", "unchanged"}
+
+
+def value(home: Path, name: str, **slots: object) -> float:
+    return evaluate(home, [(name, slots)])[0]
+
+
+def test_every_check_has_fixtures() -> None:
+    assert set(FIXTURES) | FOLDER_CHECKS == set(CHECKS)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_passes_and_fails(name: str, tmp_path: Path) -> None:
+    slots, good, bad = FIXTURES[name]
+    assert value(tmp_path, name, path="f", **slots) == 0.0, "a missing file is 0"
+    (tmp_path / "f").write_bytes(good)
+    assert evaluate(tmp_path, [(name, {"path": "f", **slots})])[0] == 1.0
+    (tmp_path / "f").write_bytes(bad)
+    assert value(tmp_path, name, path="f", **slots) == 0.0
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("rubbish", [b"", b"\xff\xfe\x00", b"PK\x03\x04 not a zip", b"[" * 100_000, b"\0" * 5000])
+def test_malformed_documents_are_zero_with_a_reason(name: str, rubbish: bytes, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(rubbish)
+    found, why = evaluate(tmp_path, [(name, {"path": "f", **FIXTURES[name][0]})])
+    assert found == 0.0 and why
+
+
+@pytest.mark.parametrize("name", ["sheet_is", "paragraphs_are", "slide_titles"])
+def test_office_packages_with_missing_or_broken_parts_are_zero(name: str, tmp_path: Path) -> None:
+    slots, good, _ = FIXTURES[name]
+    with zipfile.ZipFile(io.BytesIO(good)) as package:
+        parts = {n: package.read(n) for n in package.namelist()}
+    for broken in parts:
+        for replacement in (
+            None,
+            b"<a>",
+            b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>',
+        ):
+            with zipfile.ZipFile(tmp_path / "f", "w") as package:
+                for part, data in parts.items():
+                    content = replacement if part == broken else data
+                    if content is not None:
+                        package.writestr(part, content)
+            assert evaluate(tmp_path, [(name, {"path": "f", **slots})])[1], "an explanation, not a crash"
+
+
+def test_folder_checks(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_bytes(b"1")
+    (tmp_path / "d" / ".~lock.a.xlsx#").write_bytes(b"x")
+    assert value(tmp_path, "folder_exists", path="d") == 1.0
+    assert value(tmp_path, "folder_exists", path="d/a") == 0.0
+    assert value(tmp_path, "folder_lists", path="d", expected=["a"]) == 1.0, "lock files never count"
+    assert value(tmp_path, "folder_lists", path="d", expected=[]) == 0.0
+    assert value(tmp_path, "absent", path="d/b") == 1.0
+    assert value(tmp_path, "absent", path="d/a") == 0.0
+    assert value(tmp_path, "unchanged", files={"d/a": sha256(b"1")}) == 1.0
+    assert value(tmp_path, "unchanged", files={"d/a": sha256(b"2")}) == 0.0
+
+
+def test_links_are_never_followed(tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    (outside / "f").write_bytes(b"x")
+    (home / "file").symlink_to(outside / "f")
+    (home / "folder").symlink_to(outside)
+    (home / "loop").symlink_to("loop")
+    for path in ("file", "folder/f", "loop", "loop/f"):
+        assert evaluate(home, [("file_is", {"path": path, "sha256_is": sha256(b"x")})]) == (0.0, f"{path} is missing")
+    assert value(home, "folder_exists", path="folder") == 0.0
+    assert value(home, "absent", path="file") == 0.0, "a link is something"
+    with pytest.raises(ValueError, match="inside it"):
+        evaluate(home, [("file_is", {"path": "../outside/f", "sha256_is": ""})])
+
+
+def test_sizes_and_kinds_are_bounded(tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    assert "more than" in evaluate(tmp_path, [("text_is", {"path": "big", "expected": []})])[1]
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in evaluate(tmp_path, [("text_is", {"path": "pipe", "expected": []})])[1]
+    with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as package:
+        package.writestr("xl/workbook.xml", b"0" * (70 * 2**20))
+    assert "unpacks to more" in evaluate(tmp_path, [("sheet_names", {"path": "bomb", "expected": []})])[1]
+    assert "too much" in evaluate(tmp_path, [("archive_holds", {"path": "bomb", "members": {}})])[1]
+
+
+def test_hostile_database_is_cut_off(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "f")
+    endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) as a from r"
+    connection.execute(f"create view t as {endless}")
+    connection.commit()
+    connection.close()
+    assert value(tmp_path, "sqlite_value", path="f", query="select a from t", expected=7) == 0.0
+
+
+def test_a_bug_of_the_checker_is_not_a_score(tmp_path: Path) -> None:
+    """An unknown check or slot leaves with a traceback and a code other than 0: unscored."""
+    for program in ("grade({'a': [('no_such_check', {})]})", "grade({'a': [('text_is', {'file': 'x'})]})"):
+        code = f"from devset.checks import grade\n{program}"
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode != 0 and not done.stdout
+
+
+def test_checks_import_nothing_of_ours_but_themselves(tmp_path: Path) -> None:
+    ours = "('devset', 'pydantic', 'evolver', 'harnesses')"
+    code = f"import sys, devset.checks; print(sorted(m for m in sys.modules if m.split('.')[0] in {ours}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    modules = ["devset", "devset.checks", *(f"devset.checks.{m}" for m in ("files", "home", "office", "text"))]
+    assert done.stdout.strip() == str(modules)
+
+
+def test_start_files_are_the_same_bytes_every_time() -> None:
+    assert sha256(xlsx(SHEET)) == sha256(xlsx(SHEET))
+    assert sha256(docx(["a"], picture_of("A2"))) == sha256(docx(["a"], picture_of("A2")))
+    assert len(picture_of("A2")) < 70_000
