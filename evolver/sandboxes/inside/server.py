@@ -43,7 +43,7 @@ class Server:
     def tick(self):
         people.reap(people.KNOWN)
         if time.monotonic() > self.ends_at:
-            raise EOFError("time-to-live")
+            raise EOFError("the machine's time was over")
 
     def answer(self, request, body):
         return getattr(self, "on_" + request.pop("op"))(body=body, **request)
@@ -201,7 +201,8 @@ def main():
     size = tuple(int(n) for n in sys.argv[2].split("x")) if len(sys.argv) > 2 else None
     try:
         serve(pipe, Server(float(sys.argv[1]), size))
-    except EOFError:
+    except EOFError as end:
+        os.write(2, str(end).encode())
         os._exit(0)
 
 

@@ -67,12 +67,14 @@ class Shell:
             stderr=out_w, pass_fds=(command_r, status_w),
         )  # fmt: skip
         self.out = out_r
+        people.KNOWN[self.process.pid] = self.process
         for fd in (out_w, command_r, status_w):
             os.close(fd)
 
     def _stop(self):
         self.process.kill()
         self.process.wait()
+        people.KNOWN.pop(self.process.pid, None)
         for fd in (self.out, self.command, self.status):
             os.close(fd)
         self.process = None

@@ -1,0 +1,217 @@
+"""A sandbox as a machine: files, bounds, isolation, freezing, the end of its time, and what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+import pytest
+
+from evolver.errors import SandboxLost, UsageError
+from evolver.protocols import Sandbox, Sandboxes
+from evolver.sandboxes import open_backend, reap
+from evolver.sandboxes.machine import StateTooLarge
+from harnesses.harness import Environment, Limits
+
+TERMINAL = Environment(image="terminal")
+
+
+def containers(run_id: str) -> list[str]:
+    argv = ["docker", "ps", "-aq", "--filter", f"label=evolver.run={run_id}"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+
+
+async def test_files_go_in_and_out_byte_for_byte(terminal: Sandbox) -> None:
+    data = os.urandom(3_000_000)
+    await terminal.write("deep/er/file.bin", data, mode=0o755)
+    assert await terminal.read("/home/user/deep/er/file.bin") == data
+    assert (await terminal.bash("stat -c '%a %U' deep/er/file.bin", timeout_s=5)).output == "755 user\n"
+
+
+async def test_reading_what_is_no_file_fails_at_once(terminal: Sandbox) -> None:
+    await terminal.bash("mkfifo pipe; mkdir dir", timeout_s=5)
+    with pytest.raises(FileNotFoundError):
+        await terminal.read("none")
+    for path in ("pipe", "dir", "/dev/zero", "/etc/shadow"):
+        with pytest.raises(OSError):
+            await terminal.read(path)
+
+
+async def test_the_agent_has_no_rights_and_the_system_is_read_only(terminal: Sandbox) -> None:
+    ran = await terminal.bash("id -u; grep -E 'CapEff|CapPrm|CapAmb|NoNewPrivs' /proc/self/status", timeout_s=5)
+    lines = ran.output.split()
+    assert lines[0] == "1000" and lines[-1] == "1"
+    assert all(int(value, 16) == 0 for value in lines[2:-2:2])
+    ran = await terminal.bash(
+        "cat /etc/shadow; touch /usr/x /etc/x /opt/evolver/inside/x; ls -d /var/cache/evolver /root/*", timeout_s=5
+    )
+    assert ran.exit_code != 0 and ran.output.count("enied") + ran.output.count("Read-only") >= 4
+
+
+async def test_there_is_no_network(terminal: Sandbox) -> None:
+    ran = await terminal.bash("tail -n +3 /proc/net/dev | cut -d: -f1; exec 3<>/dev/tcp/1.1.1.1/53", timeout_s=5)
+    assert ran.output.split()[0] == "lo" and "unreachable" in ran.output
+
+
+async def test_grader_libraries_are_there_but_not_for_the_agent(terminal: Sandbox) -> None:
+    code = "python3 -c 'import openpyxl, pptx, docx, odf'"
+    assert (await terminal.exec(code, timeout_s=10)).exit_code == 1
+    ran = await terminal.exec(code, timeout_s=10, env={"PYTHONPATH": "/opt/evolver/site"})
+    assert ran.exit_code == 0, ran.output
+
+
+async def test_disk_processes_and_memory_are_bounded(backend: Sandboxes) -> None:
+    limits = Limits(memory_mb=256, pids=64, disk_mb=64)
+    box = await backend.open(Environment(image="terminal", limits=limits), run_id="test", ttl_s=60)
+    ran = await box.bash("head -c 100M /dev/zero > big; stat -c %s big", timeout_s=20)
+    assert "No space left" in ran.output
+    await box.bash("rm big", timeout_s=5)
+    fork = "import os, time\nfor _ in range(200):\n    if os.fork() == 0:\n        time.sleep(20)\n        os._exit(0)"
+    await box.write("fork.py", fork.encode())
+    assert "Resource temporarily unavailable" in (await box.exec("python3 fork.py", timeout_s=15)).output
+    ran = await box.exec("pkill -9 -f fork.py; python3 -c 'x = bytearray(600 << 20); print(len(x))'", timeout_s=20)
+    assert ran.exit_code != 0
+    assert (await box.exec("echo alive", timeout_s=10)).output == "alive\n"
+    assert await box.freeze()
+
+
+async def test_s04_freeze_kills_the_agent_first_and_returns_its_home(terminal: Sandbox) -> None:
+    await terminal.write("Desktop/report.txt", b"done")
+    await terminal.bash(
+        "mkdir -p .config/app .cache; echo s > .config/app/s; ln -s /etc/passwd link; mkfifo fifo", timeout_s=5
+    )
+    await terminal.bash("(setsid bash -c 'while :; do date >> tick; done' &) ; sleep 0.2", timeout_s=5)
+    with tarfile.open(fileobj=io.BytesIO(await terminal.freeze())) as tar:
+        members = {member.name: member for member in tar.getmembers()}
+        report = tar.extractfile("Desktop/report.txt")
+        assert report is not None and report.read() == b"done"
+    assert not any(name.startswith(("/", "./.", ".config", ".cache", "..")) for name in members)
+    assert members["link"].linkname == "/etc/passwd"
+    with pytest.raises(SandboxLost, match="frozen"):
+        await terminal.bash("true", timeout_s=5)
+
+
+async def test_a_home_beyond_the_cap_is_the_harness_s_fault(backend: Sandboxes) -> None:
+    box = await backend.open(Environment(image="terminal", limits=Limits(disk_mb=512)), run_id="test", ttl_s=60)
+    await box.bash("truncate -s 400M sparse", timeout_s=20)
+    with pytest.raises(StateTooLarge) as caught:
+        await box.freeze()
+    assert caught.value.blame == "harness"
+
+
+async def test_the_machine_ends_by_itself_when_its_time_is_over(backend: Sandboxes) -> None:
+    box = await backend.open(TERMINAL, run_id="test-ttl", ttl_s=1)
+    await asyncio.sleep(3.5)
+    with pytest.raises(SandboxLost, match="time"):
+        await box.bash("echo late", timeout_s=5)
+    if backend.name == "docker":
+        assert containers("test-ttl") == []
+
+
+@pytest.mark.docker
+async def test_s05_a_container_that_dies_is_a_lost_sandbox() -> None:
+    backend = open_backend("docker", spares=0)
+    box = await backend.open(TERMINAL, run_id="test-dies", ttl_s=60)
+    subprocess.run(["docker", "kill", box.id], check=True, capture_output=True)
+    with pytest.raises(SandboxLost, match="ended during"):
+        await box.bash("true", timeout_s=5)
+    await backend.aclose()
+
+
+@pytest.mark.docker
+async def test_s01_a_closed_back_end_leaves_nothing_spares_included() -> None:
+    backend = open_backend("docker", spares=2)
+    await backend.open(TERMINAL, run_id="test-left", ttl_s=60)
+    deadline = time.monotonic() + 20
+    while len(containers("test-left")) < 3 and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    assert len(containers("test-left")) == 3
+    await backend.aclose()
+    assert containers("test-left") == []
+
+
+KILLED = """
+import asyncio
+from evolver.sandboxes import open_backend
+from harnesses.harness import Environment
+async def main():
+    backend = open_backend("docker", spares=0)
+    await backend.open(Environment(image="terminal"), run_id="test-killed", ttl_s=300)
+    print("open", flush=True)
+    await asyncio.sleep(300)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.docker
+def test_s02_nothing_outlives_a_killed_runner() -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as runner:
+        assert runner.stdout is not None and runner.stdout.readline() == "open\n"
+        runner.send_signal(signal.SIGKILL)
+    reap()
+    assert containers("test-killed") == []
+
+
+@pytest.mark.docker
+def test_s02_reap_removes_orphans_and_leaves_the_living() -> None:
+    image = asyncio.run(_image())
+    boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+    names = {
+        "evolver.run": "test-orphan",
+        "evolver.pid": "4194999:1",
+        "evolver.boot": boot,
+        "evolver.expiry": "9999999999",
+    }
+    labels = [part for name, value in names.items() for part in ("--label", f"{name}={value}")]
+    argv = ["docker", "run", "-d", "--network", "none", *labels, image, "sleep", "300"]
+    subprocess.run(argv, check=True, capture_output=True)
+    assert len(containers("test-orphan")) == 1
+    assert reap() >= 1
+    assert containers("test-orphan") == []
+
+
+async def _image() -> str:
+    backend = open_backend("docker", spares=0)
+    try:
+        return await backend.prepare(TERMINAL)
+    finally:
+        await backend.aclose()
+
+
+async def test_s07_sixteen_at_once(backend: Sandboxes) -> None:
+    async def one(number: int) -> str:
+        box = await backend.open(TERMINAL, run_id="test", ttl_s=120)
+        ran = await box.bash(f"echo {number}", timeout_s=60)
+        await box.close()
+        return ran.output.strip()
+
+    assert await asyncio.gather(*(one(number) for number in range(16))) == [str(number) for number in range(16)]
+
+
+async def test_pip_packages_come_and_go_with_the_environment(backend: Sandboxes, terminal: Sandbox) -> None:
+    assert (await terminal.exec("python3 -c 'import iniconfig'", timeout_s=10)).exit_code == 1
+    box = await backend.open(Environment(image="terminal", pip=("iniconfig==2.0.0",)), run_id="test", ttl_s=60)
+    assert (
+        await box.bash("python3 -c 'import iniconfig; print(iniconfig.__name__)'", timeout_s=10)
+    ).output == "iniconfig\n"
+    assert box.image_digest != terminal.image_digest
+
+
+async def test_a_package_that_does_not_exist_is_named(backend: Sandboxes) -> None:
+    with pytest.raises(UsageError, match="iniconfig==99"):
+        await backend.prepare(Environment(image="terminal", pip=("iniconfig==99",)))
+    with pytest.raises(UsageError, match="no-such-package-here"):
+        await backend.prepare(Environment(image="terminal", apt=("jq", "no-such-package-here")))
+
+
+def test_without_docker_auto_is_local_and_says_why() -> None:
+    code = "from evolver.sandboxes import open_backend; print(open_backend().name)"
+    env = os.environ | {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "local\n" and "no Docker daemon answers" in done.stderr
