@@ -22,6 +22,7 @@ from evolver.population import final_cards, per_task, success_value
 from evolver.records import Candidate, Decision, Interval, Look, Scorecard
 
 MIN_COVERAGE = 0.8  # share of the asked tasks that must be scored in both arms before anything is concluded
+SUSPICIOUS_RUBRIC_LEAD = 0.1  # partial credit that grows so much more than success is pointed out
 MIN_BOTH_SOLVE = 5  # tasks that both arms must solve before a saving of tokens is judged
 ROUTES = {"better": "solves more", "cheaper": "not worse and cheaper"}
 Route = Literal["better", "cheaper"]
@@ -45,6 +46,7 @@ class Comparison:
     """
 
     effect: Interval
+    rubric_lead: float | None
     p_better: float
     lower: float | None
     upper: float | None
@@ -73,6 +75,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     enough = len(logs) >= MIN_BOTH_SOLVE
     return Comparison(
         effect=mean_interval(lead, seed),
+        rubric_lead=_rubric_lead(a, b),
         p_better=sign_flip_p(lead, seed=seed),
         lower=bound(lead, "lower", alpha, seed),
         upper=bound(lead, "upper", 1 - rules.futility_level, seed),
@@ -239,10 +242,15 @@ def _words(found: Comparison) -> str:
     effect = found.effect
     if effect.point is None:
         return f"no common scored attempt on {found.n_tasks} tasks"
+    rubric = found.rubric_lead
     span = "" if effect.low is None else f" [{100 * effect.low:+.1f}, {100 * (effect.high or 0):+.1f}]"
     text = f"success {100 * effect.point:+.1f} pp{span}, p = {found.p_better:.4f}"
+    if rubric is not None and rubric - effect.point > SUSPICIOUS_RUBRIC_LEAD:
+        text += f", but rubric {100 * rubric:+.1f} pp: partial credit without success, look at the checks"
     if found.saving.point is not None:
         text += f", tokens {-100 * found.saving.point:+.1f} % on {found.saving.n} tasks that both solve"
+    else:
+        text += f", tokens not compared ({found.saving.method})"
     return f"{text}; {found.tasks} of {found.n_tasks} tasks, {found.attempts} paired attempts"
 
 
@@ -297,6 +305,14 @@ def _by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
     for card in cards:
         found[card.key.task_id].append(card)
     return found
+
+
+def _rubric_lead(candidate: dict[str, list[Scorecard]], incumbent: dict[str, list[Scorecard]]) -> float | None:
+    """Mean lead in the rubric score over the tasks of `candidate` whose rubric is known in both arms."""
+    ours = {task: [c.rubric for c in candidate[task] if c.rubric is not None] for task in candidate}
+    theirs = {task: [c.rubric for c in incumbent[task] if c.rubric is not None] for task in candidate}
+    leads = [sum(ours[t]) / len(ours[t]) - sum(theirs[t]) / len(theirs[t]) for t in candidate if ours[t] and theirs[t]]
+    return sum(leads) / len(leads) if leads else None
 
 
 def _success_on(cards: Sequence[Scorecard]) -> float:

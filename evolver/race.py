@@ -17,6 +17,8 @@ from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, 
 from evolver.score import Scored, evaluation, evaluation_id
 
 SMOKE_TASKS = 2
+BROKEN_SHARE = 0.8  # so large a share of failed tool calls, or of blank replies, is no agent's doing
+FEWEST_SEEN = 20  # tool calls, or replies, before that is judged
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
     fault = await smoke(lab, root, dev)
     if fault is not None:
         raise UsageError(f"the root harness {lab.config.root!r} does not run: {fault}")
+    started = time.time()
     await lab.score([Attempt(root, task, "race", 0) for task in dev], label=f"root {lab.config.root} on dev")
+    _trip([r for r in _rollouts(lab, root) if r.started_at >= started])
     record_evaluation(lab, root, "race", dev, attempts=1)
     success = dev_success(lab)
     if population_of(lab).incumbent == root and success > lab.config.race.saturation:
@@ -98,7 +102,9 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     settled, looks = population.settled_attempts(incumbent), []
     for index, attempts in enumerate(rules.attempts):
         wanted = interleaved((challenger, incumbent), grounds.dev, "race", range(attempts))
+        started = time.time()
         await lab.score(wanted, label=f"race {candidate.name}, look {index + 1} of {len(rules.attempts)}")
+        _trip([r for r in _rollouts(lab, incumbent) if r.started_at >= started])
         dev = Arms(
             _below(dev_cards(lab, challenger), attempts),
             _below(dev_cards(lab, incumbent), max(attempts, settled)),
@@ -127,6 +133,26 @@ async def _confirm(lab: Lab, candidate: Candidate, incumbent: str, tasks: Sequen
         [card for card in cards if card.key.harness_id == incumbent],
         len(tasks),
     )
+
+
+def _trip(fresh: Sequence[Rollout]) -> None:
+    """Pauses the run when the incumbent, which is known to work, fails wholesale: a broken tool looks like data.
+
+    Looks at the attempts of this start only, so that a person who has looked into it can go on. Raises NotReady.
+    """
+    turns = [turn for rollout in fresh for turn in rollout.turns]
+    results = [result.is_error for turn in turns for result in turn.results]
+    blank = [not (t.completion.text or t.completion.reasoning or t.completion.calls) for t in turns]
+    for what, seen in (("tool calls fail", results), ("replies are blank", blank)):
+        if len(seen) >= FEWEST_SEEN and sum(seen) >= BROKEN_SHARE * len(seen):
+            raise NotReady(
+                f"{sum(seen)} of {len(seen)} {what} under the incumbent {fresh[0].key.harness_id[:12]} (see rollout "
+                f"{fresh[0].id}): mend what is broken and start a new run, or run this one again to go on as it is"
+            )
+
+
+def _rollouts(lab: Lab, harness_id: str) -> list[Rollout]:
+    return [rollout for rollout in lab.store.all(Rollout) if rollout.key.harness_id == harness_id]
 
 
 def record_evaluation(

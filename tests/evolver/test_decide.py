@@ -72,7 +72,7 @@ def test_the_incumbent_is_pooled_over_all_its_attempts() -> None:
     assert found.effect.point == pytest.approx(0.25) and found.attempts == 10
 
 
-def test_attempts_pair_by_number_and_seed() -> None:
+def test_u31_attempts_pair_by_number_and_seed() -> None:
     theirs = [a_card("i", t, False, 0) for t in range(10)]
     assert compare(Arms([a_card("c", t, True, 1) for t in range(10)], theirs, 10), RULES, 0.05, 0).tasks == 0
     reseeded = [c.model_copy(update={"key": c.key.model_copy(update={"seed": 9})}) for c in theirs]
@@ -174,7 +174,7 @@ def test_e24_what_does_not_run_is_rejected_early_with_its_reason() -> None:
     assert (decided.verdict, decided.looks, decided.confirmation) == ("reject", (), None)
 
 
-def test_flip_rates_show_a_against_a_beside_a_against_b() -> None:
+def test_t26_flip_rates_show_the_noise_of_a_against_a_beside_a_against_b() -> None:
     theirs = [a_card("i", t, attempt == 0 or t < 4, attempt) for t in range(8) for attempt in (0, 1)]
     ours = [a_card("c", t, t < 6, 0) for t in range(8)]
     assert flip_rates(Arms(ours, theirs, 8)) == (0.5, 0.25)
@@ -199,6 +199,19 @@ def test_e07_e28_a_decision_follows_from_records_and_seed_alone() -> None:
     assert verdict(dev) == verdict(dev) == verdict(shuffled)
 
 
+def test_e38_partial_credit_that_grows_without_success_is_pointed_out() -> None:
+    both = arms("1" * 12 + "0" * 12, "1" * 12 + "0" * 12)
+    farmed = [c if c.success else c.model_copy(update={"rubric": 0.6}) for c in both.candidate]
+    assert "but rubric +30.0 pp" in verdict(Arms(farmed, both.incumbent, 24)).reasons[0]
+    assert "rubric" not in verdict(both).reasons[0]
+
+
+def test_e27_a_saving_that_can_not_be_judged_is_said_not_silently_left_out() -> None:
+    both = arms("1" * 24, "1" * 24)
+    unknown = [c.model_copy(update={"tokens": None}) for c in both.candidate]
+    assert "tokens not compared" in verdict(Arms(unknown, both.incumbent, 24)).reasons[0]
+
+
 # --- how often whole races err ----------------------------------------------------------------------------------------
 
 
@@ -212,6 +225,11 @@ def test_e22_a_neutral_edit_is_promoted_in_at_most_5_percent_of_races() -> None:
     found = verdicts(Edit(), runs=200, first_seed=0)
     assert found["promote"] <= 0.05 * 200, found
     assert found["reject"] <= 0.2 * 200, found
+
+
+def test_e32_a_planted_flaw_and_a_no_op_come_out_differently() -> None:
+    flawed, no_op = verdicts(Edit(lead=-0.4), 5, 0), verdicts(Edit(), 5, 0)
+    assert flawed == {"reject": 5} and no_op["reject"] <= 1
 
 
 @pytest.mark.slow

@@ -39,7 +39,8 @@ from evolver.records import (
     Scorecard,
 )
 from harnesses.edit import with_changes
-from harnesses.tree import harness_from_files, read_tree, seed_path, write_tree
+from harnesses.library import Library
+from harnesses.tree import harness_from_files, read_tree, seed_path, tree_files, write_tree
 from tests.evolver.cards import Coin, a_task, coin_lab, split_tasks
 
 
@@ -214,6 +215,16 @@ async def test_e07_another_run_with_the_same_seed_has_the_same_lineage(tmp_path:
     assert ends[0] == ends[1]
 
 
+async def test_e10_a_frozen_harness_is_what_was_raced_byte_for_byte(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(), Coin(shell_helps))
+    await run(lab, tasks=split_tasks, distil=Students(lab))
+    frozen = Library(lab.store.path / "library").get("main-1")
+    assert harness_from_files(tree_files(frozen)).id == frozen.id == lab.library.lineage("main")[-1]
+    [decision] = [d for d in lab.store.all(Decision) if d.verdict == "promote"]
+    loaded = {r.loaded_harness_id for r in lab.store.all(Rollout) if r.key.harness_id == decision.candidate_harness}
+    assert loaded == {frozen.id}
+
+
 # --- how it ends ----------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +265,21 @@ async def test_e24_a_model_that_does_not_answer_stops_the_run_after_the_smoke_te
     end = await run(lab, tasks=split_tasks, distil=Students(lab))
     assert end.reason is Stop.ERROR and "404: no such model" in end.detail
     assert model.calls <= 2 * 3
+
+
+class Blank(Coin):
+    """Works at first, then its endpoint sends empty replies."""
+
+    async def complete(self, request: Request) -> Completion:
+        reply = await super().complete(request)
+        return reply if self.calls <= 4 else reply.model_copy(update={"text": "", "calls": ()})
+
+
+async def test_e25_e33_wholesale_failure_of_the_incumbent_pauses_the_run(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(), Blank(shell_helps))
+    end = await run(lab, tasks=split_tasks, distil=Students(lab))
+    assert end.reason is Stop.ERROR and "replies are blank under the incumbent" in end.detail
+    assert lab.store.all(Decision) == []
 
 
 class Mute(Coin):

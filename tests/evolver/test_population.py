@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from evolver.population import Population, cards_of, per_task, success_value
 from evolver.records import Decision
 from tests.evolver.cards import a_candidate, a_card, a_decision
@@ -51,3 +54,12 @@ def test_cards_are_told_apart_by_harness_purpose_and_model() -> None:
 def test_means_per_task_leave_out_what_is_unscored() -> None:
     cards = [a_card("a", 0, True), a_card("a", 0, None, 1), a_card("a", 1, True), a_card("a", 1, False, 1)]
     assert per_task(cards, success_value) == {"dev-0": 1.0, "dev-1": 0.5}
+
+
+@given(st.lists(st.sampled_from(["promote", "keep", "reject", "inconclusive"]), max_size=12))
+def test_e31_the_parent_of_the_next_candidate_is_the_newest_promotion_whatever_the_others_are(
+    verdicts: list[str],
+) -> None:
+    decisions = [a_decision(f"h{n}", "root", verdict) for n, verdict in enumerate(verdicts)]
+    promoted = [f"h{n}" for n, verdict in enumerate(verdicts) if verdict == "promote"]
+    assert Population([ROOT], decisions).incumbent == ["root", *promoted][-1]

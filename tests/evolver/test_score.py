@@ -64,6 +64,13 @@ def test_e03_e08_only_numbers_from_0_to_1_are_scores(value: object) -> None:
         Score.model_validate(score("a", 1.0).model_dump() | {"value": value})
 
 
+@pytest.mark.parametrize("field", ["rubric", "cost_usd", "seconds"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, True])
+def test_e08_no_figure_of_a_card_can_be_non_finite(field: str, value: float) -> None:
+    with pytest.raises(ValidationError, match=field):
+        Scorecard.model_validate(a_card("b", 0, True).model_dump() | {field: value})
+
+
 @pytest.mark.parametrize("value", [np.int64(1), np.float64(1), np.float32(1), 1, 1.0])
 def test_e36_scalars_of_any_kind_survive_the_round_trip(value: object) -> None:
     made = Score.model_validate(score("a", 0.0).model_dump() | {"value": value})
