@@ -123,7 +123,7 @@ AuthorConfig = Annotated[HumanAuthor | StructuredAuthor, Field(discriminator="ki
 
 
 class DistilConfig(Section):
-    """One student per seed from each of the newest `max_promotions` promoted harnesses (and both of a gap pair)."""
+    """One student per seed from each of the first `max_promotions` promoted harnesses (and both of a gap pair)."""
 
     recipe: str = "demo"
     seeds: tuple[int, ...] = (0,)
