@@ -195,3 +195,10 @@ def test_what_is_imported_is_declared() -> None:
             if not ships & (core | allowed.get(rel(path).partition("/")[0], set())):
                 undeclared.append(f"{rel(path)}: {name}")
     assert not undeclared, "\n".join(undeclared)
+
+
+def test_the_commands_of_other_packages_load() -> None:
+    """What `evolver` finds through its entry points is there."""
+    points = importlib.metadata.entry_points(group="evolver.commands")
+    assert {"distil", "dashboard"} <= {point.name for point in points}
+    assert all(callable(point.load()) for point in points)
