@@ -151,11 +151,11 @@ def _csv_to_slide(rng: Random) -> Binding:
         terminal=steps(
             (
                 f"List the items on slide 1 of {target}",
-                edit_pptx(target, f"p.slides[0].placeholders[1].text = {lines}").replace("\\n", "\\\\n"),
+                edit_pptx(target, f"p.slides[0].placeholders[1].text = {lines}"),
             )
         ),
         mutants={
-            "second slide": edit_pptx(target, f"p.slides[1].placeholders[1].text = {lines}").replace("\\n", "\\\\n"),
+            "second slide": edit_pptx(target, f"p.slides[1].placeholders[1].text = {lines}"),
             "in one line": edit_pptx(target, f"p.slides[0].placeholders[1].text = '{' '.join(wanted)}'"),
             "the last is missing": edit_pptx(target, f"p.slides[0].placeholders[1].text = chr(10).join({wanted[:-1]})"),
         },

@@ -7,6 +7,7 @@ from random import Random
 from devset.checks.home import sha256
 from devset.families import draw, gui
 from devset.families.skill import Binding, Family, Post, Slot, check, steps
+from devset.task import GuiTarget
 
 
 def _rename(rng: Random) -> Binding:
@@ -35,7 +36,7 @@ def _rename(rng: Random) -> Binding:
         gui=(
             gui.click(gui.icon(old), f"Select {old} and press F2 to rename it"),
             gui.key("F2"),
-            gui.key("ctrl+a", f"Type the new name {new}"),
+            gui.key("ctrl+a", f"Type the new name {new}", window="Rename File"),
             gui.write(f"{new}\n"),
         ),
         mutants={
@@ -70,7 +71,8 @@ def _new_folder(rng: Random) -> Binding:
         gui=(
             gui.click(gui.icon(note), "Ask the desktop for a new folder"),
             gui.key("ctrl+shift+n"),
-            gui.write(f"{name}\n", f"Type the name {name}"),
+            gui.key("ctrl+a", f"Type the name {name}", window="Creating New Folder"),
+            gui.write(f"{name}\n"),
         ),
         mutants={
             "in the home": f"mkdir ~/{name}",
@@ -135,7 +137,7 @@ def _delete(rng: Random) -> Binding:
         gui=(
             gui.click(gui.icon(name), f"Select {name} and press Delete"),
             gui.key("Delete"),
-            gui.key("Return", "Confirm the deletion"),
+            gui.click(GuiTarget(name="Yes", role="push button"), "Confirm the deletion", window="Confirm"),
         ),
         mutants={
             "wrong file": f"rm ~/Desktop/{keep}",
@@ -180,6 +182,7 @@ def _copy(rng: Random) -> Binding:
 
 
 _ICONS = ("the file's name (desktop icon)",)
+_CONFIRM = (*_ICONS, "`Yes`, role `push button` (pcmanfm's question)")
 NAME = Slot("name")
 
 FAMILIES = (
@@ -225,7 +228,7 @@ FAMILIES = (
         ("pcmanfm",),
         {"name": NAME, "keep": NAME},
         _delete,
-        gui_names=_ICONS,
+        gui_names=_CONFIRM,
     ),
     Family(
         "files.copy",

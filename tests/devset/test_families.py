@@ -43,7 +43,7 @@ def test_untouched_fails_and_pre_holds(family: Family, seed: int, tmp_path: Path
         assert evaluate(home, [(check.name, check.slots)]) == (1.0, evaluate(home, [(check.name, check.slots)])[1])
 
 
-@by_seed
+@few_seeds
 @by_family
 def test_terminal_oracle_passes(family: Family, seed: int, tmp_path: Path) -> None:
     task, made = family.instance(seed), family.binding(seed)
