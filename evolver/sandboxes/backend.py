@@ -13,7 +13,8 @@ Kind = Literal["auto", "docker", "local"]
 
 
 def say_to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def open_backend(kind: Kind = "auto", spares: int = 1, say: Say = say_to_stderr) -> Sandboxes:
@@ -38,7 +39,7 @@ def open_backend(kind: Kind = "auto", spares: int = 1, say: Say = say_to_stderr)
 
 
 def reap() -> int:
-    """Removes what dead or expired runs left behind; 0 without a Docker daemon (local sandboxes die with their owner)."""
+    """Removes what dead or expired runs left behind; 0 without a daemon (local sandboxes die with their owner)."""
     from evolver.sandboxes.docker import connect
     from evolver.sandboxes.docker import reap as reap_containers
 

@@ -159,13 +159,15 @@ class DockerSandboxes(Pool):
         agent's and the screen's user and to kill the agent's processes; those users have no capability at all."""
         limits, own = environment.limits, f"rw,exec,nosuid,nodev,size={environment.limits.disk_mb}m"
         agent = f"uid={recipe.AGENT_UID},gid={recipe.AGENT_UID},mode=0755"
+        screen = f"uid={recipe.SCREEN_UID},gid={recipe.SCREEN_UID},mode=0755"
         return {
             "network_mode": "none", "cap_drop": ["ALL"], "cap_add": ["SETUID", "SETGID", "KILL"],
             "security_opt": ["no-new-privileges"], "read_only": True, "ipc_mode": "private", "auto_remove": True,
             "log_config": {"Type": "none"}, "shm_size": "128m", "pids_limit": limits.pids,
             "mem_limit": f"{limits.memory_mb}m", "memswap_limit": f"{limits.memory_mb}m",
             "nano_cpus": int(min(limits.cpus, self._cpus) * 1e9),
-            "tmpfs": {"/tmp": f"{own},mode=1777", "/home/user": f"{own},{agent}", "/run/screen": f"rw,nosuid,nodev,size=256m,uid={recipe.SCREEN_UID},gid={recipe.SCREEN_UID},mode=0755",
+            "tmpfs": {"/tmp": f"{own},mode=1777", "/home/user": f"{own},{agent}",
+                      "/run/screen": f"rw,nosuid,nodev,size=256m,{screen}",
                       "/harness": f"{own},{agent}", "/evidence": f"{own},{agent}"},
         }  # fmt: skip
 
@@ -251,8 +253,8 @@ def ensure_image(client: docker.DockerClient, environment: Environment, tag: str
 
 def _import(client: docker.DockerClient, root: Path, say: rootfs.Say) -> None:
     say("importing the root file system into Docker")
-    argv = ["tar", "--create", "--file=-", "--numeric-owner", "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*",
-            f"--directory={root}", "."]  # fmt: skip
+    left_out = [f"--exclude=./{name}/*" for name in ("proc", "sys", "dev")]
+    argv = ["tar", "--create", "--file=-", "--numeric-owner", *left_out, f"--directory={root}", "."]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as tar:
         client.api.import_image_from_stream(tar.stdout, repository=BASE, tag=root.name)
     if tar.returncode != 0:
@@ -264,10 +266,9 @@ def _derive(client: docker.DockerClient, environment: Environment, base: str, ta
     if environment.pip:
         say(f"environment: pip {', '.join(environment.pip)}")
         layers[recipe.AGENT_SITE] = rootfs.pip_layer(environment.pip)
-    lines = [f"FROM {base}"]
+    lines = [f"FROM {base}", *recipe.IMAGE_STEPS]
     if environment.apt:
         say(f"environment: apt {', '.join(environment.apt)}")
-        rootfs.check_apt_names(environment.apt)
         lines.append(
             "RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "
             f"{' '.join(sorted(environment.apt))} && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt"

@@ -1,4 +1,4 @@
-"""Sandboxes as bubblewrap namespaces on this machine: the same file system and programs, with weaker bounds than Docker's."""
+"""Sandboxes as bubblewrap namespaces on this machine: the same programs, weaker bounds than Docker's."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def command_line(root: Path, environment: Environment, layers: dict[str, Path], 
     argv = [
         "prlimit", f"--nproc={limits.pids}", f"--data={limits.memory_mb << 20}", "--core=0", bwrap(),
         "--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL",
-        "--hostname", "desk", "--uid", str(recipe.AGENT_UID), "--gid", str(recipe.AGENT_UID), "--ro-bind", str(root), "/",
+        "--hostname", "desk", "--uid", str(recipe.AGENT_UID), "--gid", str(recipe.AGENT_UID),
+        "--ro-bind", str(root), "/",
     ]  # fmt: skip
     for place, folder in layers.items():
         argv += ["--ro-bind", str(folder), place]
@@ -69,11 +70,10 @@ class LocalSandboxes(Pool):
 
     def _build(self, environment: Environment) -> dict[str, Path]:
         self._root = rootfs.build_rootfs(self._say)
-        rootfs.check_apt_names(environment.apt)
         lacking = sorted(set(environment.apt) - installed(self._root))
         if lacking:
             raise UsageError(
-                f"environment.apt: {', '.join(lacking)} not in the base system, and the local back end can't add it; use Docker"
+                f"environment.apt: {', '.join(lacking)} not in the base system; only the Docker back end can add it"
             )
         layers = {recipe.INSIDE: rootfs.inside_layer()}
         if environment.pip:
@@ -87,11 +87,12 @@ class LocalSandboxes(Pool):
         if screen:
             program.append("x".join(map(str, screen)))
         argv = command_line(self._root, environment, self._layers[recipe.environment_digest(environment)], program)
-        errors = tempfile.TemporaryFile()
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the machine
         uid = FIRST_UID + next(_uids) % 4_096 if os.geteuid() == 0 else None
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, env={"PATH": os.environ["PATH"]},
-            cwd="/", limit=1 << 22, user=uid, group=uid, extra_groups=None if uid is None else [],
+            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+            env={"PATH": os.environ["PATH"]}, cwd="/", limit=1 << 22, user=uid, group=uid,
+            extra_groups=None if uid is None else [],
         )  # fmt: skip
         reader, writer = process.stdout, process.stdin
         if reader is None or writer is None:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from pydantic import JsonValue
 
-from evolver.errors import BadAction, Blamed, Blame, SandboxLost
+from evolver.errors import BadAction, Blame, Blamed, SandboxLost
 from evolver.protocols import Act, Element, Frame, Ran
 
 FREEZE_LIMIT = 256 << 20
@@ -38,7 +38,7 @@ class Wire:
         self._broken = ""
 
     async def ask(
-        self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 30.0
+        self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 60.0
     ) -> tuple[JsonValue, bytes]:
         """(answer, body); raises SandboxLost, BadAction, FileNotFoundError, OSError or StateTooLarge."""
         head = json.dumps({"op": op, **fields}).encode()
@@ -87,7 +87,7 @@ class Machine:
         self._wire, self._end, self._closed, self._frozen = wire, end, False, False
 
     async def _ask(
-        self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 30.0
+        self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 60.0
     ) -> tuple[JsonValue, bytes]:
         if self._closed or self._frozen:
             raise SandboxLost(f"sandbox {self.id} is {'closed' if self._closed else 'frozen'}")
@@ -122,13 +122,13 @@ class Machine:
         return [str(title) for title in titles] if isinstance(titles, list) else []
 
     async def screenshot(self, *, settle_s: float = 0.0) -> Frame:
-        answer, png = await self._ask("shot", {"settle_s": settle_s}, limit_s=settle_s + 30)
+        answer, png = await self._ask("shot", {"settle_s": settle_s}, limit_s=settle_s + 60)
         if not isinstance(answer, dict) or self.screen is None or not png.startswith(b"\x89PNG"):
             raise SandboxLost("the screenshot is no PNG")
         return Frame(png, *self.screen, settled=bool(answer["settled"]))
 
     async def act(self, action: Act) -> None:
-        await self._ask("act", asdict(action), limit_s=30 + len(action.text) * 0.02 + max(action.seconds, 0))
+        await self._ask("act", asdict(action), limit_s=60 + len(action.text) * 0.02 + max(action.seconds, 0))
 
     async def elements(self) -> list[Element]:
         _, data = await self._ask("elements", {})

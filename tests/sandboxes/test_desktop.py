@@ -166,10 +166,10 @@ async def test_s29_an_application_started_from_bash_shows_and_does_not_block(des
     assert time.monotonic() - started < 5
     await window(desktop, "Mousepad")
     await desktop.act(Act("key", keys="alt+F4"))
-    deadline = time.monotonic() + 5
-    while await desktop.windows() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 10
+    while left := await desktop.windows():
+        assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
-    assert await desktop.windows() == []
 
 
 async def test_a_sandbox_without_a_screen_says_so(backend: Sandboxes) -> None:

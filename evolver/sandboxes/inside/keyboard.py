@@ -8,7 +8,8 @@ from Xlib.ext import xtest
 
 MODIFIERS = {
     "ctrl": "Control_L", "control": "Control_L", "alt": "Alt_L", "option": "Alt_L", "shift": "Shift_L",
-    "super": "Super_L", "win": "Super_L", "windows": "Super_L", "meta": "Super_L", "cmd": "Super_L", "command": "Super_L",
+    "super": "Super_L", "win": "Super_L", "windows": "Super_L", "meta": "Super_L", "cmd": "Super_L",
+    "command": "Super_L",
 }  # fmt: skip
 ALIASES = MODIFIERS | {
     "enter": "Return", "return": "Return", "esc": "Escape", "escape": "Escape", "backspace": "BackSpace", "tab": "Tab",

@@ -60,7 +60,7 @@ def parents():
 
 
 def work(spared):
-    """(CPU seconds used so far by the agent's processes, how many of them are waiting for a core or a disk right now)."""
+    """(CPU seconds that the agent's processes used so far, how many of them wait for a core or a disk right now)."""
     used, waiting = 0.0, 0
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid() and int(name) not in spared:
@@ -82,7 +82,7 @@ def reap(known=()):
 
 
 def kill_since(before, spared):
-    """Kills every process that is not in `before` and does not descend from one in `spared`; returns when they are dead."""
+    """Kills every process that is neither in `before` nor descends from one in `spared`, and waits for their end."""
     deadline = time.monotonic() + 3
     while time.monotonic() < deadline:
         tree = parents()

@@ -28,7 +28,8 @@ class Screen:
         if not people.SEPARATE:
             os.makedirs(FOLDER, exist_ok=True)
         self.xvfb = people.popen(
-            ["Xvfb", ":0", "-screen", "0", f"{width}x{height}x24", "-fbdir", FOLDER, "-nolisten", "tcp", "-noreset", "-ac"],
+            ["Xvfb", ":0", "-screen", "0", f"{width}x{height}x24", "-fbdir", FOLDER, "-nolisten", "tcp", "-noreset",
+             "-ac"],
             uid=people.SCREEN, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={"PATH": people.ENV["PATH"], "HOME": "/tmp"},
         )  # fmt: skip
@@ -39,7 +40,7 @@ class Screen:
         people.KNOWN[self.xvfb.pid] = self.xvfb
         people.KNOWN[self.desktop.pid] = self.desktop
 
-    def wait_for_x(self, limit_s=10):
+    def wait_for_x(self, limit_s=30):
         deadline = time.monotonic() + limit_s
         while not os.path.exists("/tmp/.X11-unix/X0"):
             if self.xvfb.poll() is not None or time.monotonic() > deadline:
@@ -59,7 +60,7 @@ class Screen:
             self._x = display.Display()
         return self._x
 
-    def wait_ready(self, limit_s=15):
+    def wait_ready(self, limit_s=45):
         """Returns once the desktop's own window is mapped, so that the first picture shows what a person would see."""
         if self._ready:
             return

@@ -9,16 +9,16 @@ import sys
 sys.path.append("/usr/lib/python3/dist-packages")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import json  # noqa: E402
-import select  # noqa: E402
-import signal  # noqa: E402
-import stat  # noqa: E402
-import subprocess  # noqa: E402
-import time  # noqa: E402
+import json
+import select
+import signal
+import stat
+import subprocess
+import time
 
-import frames  # noqa: E402
-import people  # noqa: E402
-import shell  # noqa: E402
+import frames
+import people
+import shell
 
 READ_LIMIT = 64 << 20
 NOT_FROZEN = (".config", ".cache", ".local", ".dbus", ".mozilla", ".gtkrc-2.0", ".Xauthority", ".pki", ".gnupg")
@@ -136,7 +136,7 @@ class Server:
             self.spared.add(self.reader.pid)
         self.reader.stdin.write(json.dumps(self.screen.windows("_NET_CLIENT_LIST_STACKING")[::-1]).encode() + b"\n")
         self.reader.stdin.flush()
-        data, deadline = b"", time.monotonic() + 8
+        data, deadline = b"", time.monotonic() + 14
         while not data.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.reader.stdout], [], [], left)[0]:
@@ -179,7 +179,7 @@ def serve(pipe, server):
             answer, data = {"error": "missing", "message": str(error.filename)}, b""
         except OSError as error:
             answer, data = {"error": "os", "message": f"{error.strerror}: {error.filename}"}, b""
-        except Exception as error:  # whatever breaks here is the sandbox's failure and must reach the host as that
+        except Exception as error:  # noqa: BLE001  the sandbox's own failure must reach the host as that
             answer, data = {"error": "lost", "message": f"{type(error).__name__}: {error}"}, b""
         pipe.send(answer, data)
 

@@ -9,7 +9,7 @@ import time
 import people
 
 LIMIT = 16_000  # characters of output, half from its head and half from its tail
-# Commands come in NUL-terminated on 198 and exit codes leave on 199, so what a command reads or prints can't be mistaken.
+# Commands come in on 198, each ended by NUL, and exit codes leave on 199: nothing that a command prints is mistaken.
 DRIVER = (
     "shopt -s expand_aliases; while IFS= read -r -d '' -u 198 __command; do "
     'eval "$__command" 198<&- 199>&- </dev/null; printf "%s\\0" "$?" >&199; done'
