@@ -20,7 +20,7 @@ from evolver.store import Store
 from harnesses.harness import Harness
 from harnesses.library import Library
 
-TRIES = 3  # an unscored attempt (our failure) is run at most this often
+TRIES = 3  # an unscored attempt (our failure) is run at most this often; an outage is forgiven at the next start
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ class Lab:
         return {card.key: card for card in self.store.all(Scorecard)}
 
     def _tries(self, key: RolloutKey) -> int:
-        return sum(1 for rollout in self.store.all(Rollout) if rollout.key == key)
+        mine = [rollout for rollout in self.store.all(Rollout) if rollout.key == key]
+        return sum(1 for rollout in mine if rollout.error is None or rollout.error.blame != "provider")
 
     async def _score_one(self, key: RolloutKey, task: Task, player: Model | Privileged, role: Role) -> Scorecard:
         """One attempt until it is scored: an ungraded frozen state is graded, else the attempt is run (again)."""
@@ -134,7 +135,9 @@ class Lab:
         card: Scorecard | None = None
         if earlier and not self._has_card(earlier[-1]):
             card = await self._grade(earlier[-1], task, self._state(earlier[-1]))
-        while card is None or (card.success is None and len(earlier) < TRIES):
+        tries = self._tries(key)
+        while card is None or (card.success is None and tries < TRIES):
+            tries += 1
             self.budget.check(role)
             job = Job(
                 key=key,

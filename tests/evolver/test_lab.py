@@ -75,6 +75,14 @@ async def test_s49_only_what_is_unscored_runs_again_and_s52_retries_are_marked(t
     assert [r.retry_of for r in rollouts] == [None, rollouts[0].id, rollouts[1].id]
 
 
+async def test_an_outage_is_forgiven_at_the_next_start(tmp_path: Path) -> None:
+    here = lab(tmp_path, FailingModel(ProviderFailed("down")))
+    wanted = [Attempt(root(here), tasks(1)[0], "race")]
+    assert [c.success for c in await here.score(wanted)] == [None]
+    back = lab(tmp_path, ScriptedModel([DONE], model_id="failing"))
+    assert [c.success for c in await back.score(wanted)] == [True]
+
+
 async def test_a_rollout_whose_card_was_lost_is_graded_again_not_run_again(tmp_path: Path) -> None:
     model = ScriptedModel([LIST, DONE])
     here = lab(tmp_path, model)
