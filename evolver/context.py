@@ -78,7 +78,7 @@ def _messages(
 
 
 def _newest_observations(harness: Harness, first: Observed, turns: Sequence[Turn]) -> frozenset[int]:
-    """Indexes (-1 is the first look) of the observations that stay: the newest `screenshots_kept`, at least the last."""
+    """Indexes of the observations that stay (-1 is the first look): the newest `screenshots_kept`, at least one."""
     seen = [-1] if first.image or first.text else []
     seen += [t.index for t in turns if t.observed.image or t.observed.text]
     return frozenset(seen[-max(1, harness.scaffold.screenshots_kept) :])

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from evolver.store import Store
 
 DEMO = Path(__file__).parents[1] / "demo.toml"
-TERMINATED = 143
+STOPPED = {130: "Ctrl-C", 143: "terminated"}
+LOW_DISK = 2e9
 
 Backend = Annotated[
     Literal["auto", "docker", "local"] | None,
@@ -131,7 +132,9 @@ def gap(
     found = _measured(store, *pair)
     if found is None:
         say("not all of it is measured yet: running what is missing")
-        _drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
+        code = _drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
+        if code:
+            raise typer.Exit(code)
         found = _measured(store, *pair)
     if found is None:
         raise RuntimeError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
@@ -190,7 +193,18 @@ def _run(config: RunConfig, out: Path, fresh: bool) -> None:
     if fresh:
         _move_aside(out)
     store = Store.create(out, config)
-    code = _drive(store, _experiment, shlex.join(_command_line()))
+    if store.free_bytes() < LOW_DISK:
+        say(
+            f"warning: only {store.free_bytes() / 1e9:.1f} GB free for {out}; a full disk stops the run, nothing is lost"
+        )
+    try:
+        code = _drive(store, _experiment, shlex.join(_command_line()))
+    except Exception as error:
+        _end(store, "failed", str(error))
+        raise
+    if code in STOPPED:
+        _end(store, "interrupted", STOPPED[code])
+        raise typer.Exit(code)
     print_report(report_of(store), data_console())
     say(f"page: {write_page(store)} · next: evolver dashboard {out}")
     if code:
@@ -260,15 +274,16 @@ def _measured(store: Store, a: str, b: str) -> Gap | None:
 
 
 def _drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:
-    """Runs `work` in an open lab, as the only process that drives this run. Ctrl-C and SIGTERM stop it cleanly."""
+    """Runs `work` in an open lab, as the only process that drives this run, and returns its exit code.
+
+    Ctrl-C and SIGTERM stop it cleanly: 130 and 143.
+    """
     with store.working():
         try:
             return asyncio.run(_in_lab(store, work))
         except (KeyboardInterrupt, asyncio.CancelledError) as stop:
-            interrupted = isinstance(stop, KeyboardInterrupt)
-            _end(store, "interrupted", "Ctrl-C" if interrupted else "terminated")
             say(f"stopped; nothing that was finished is lost. Resume: {again}")
-            raise typer.Exit(130 if interrupted else TERMINATED) from None
+            return 130 if isinstance(stop, KeyboardInterrupt) else 143
 
 
 async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:

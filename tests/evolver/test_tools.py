@@ -36,7 +36,7 @@ def test_s19_corners_and_centre_land_on_their_pixels(point: list[int], pixel: tu
     [[1000, 5], [-1, 5], [10**9, 5], [math.nan, 5], ["500", 5], [5], [1, 2, 3], None, "5,5", [True, 5], [5.5, 5], {}],
 )
 def test_s19_anything_else_is_a_tool_error_and_no_click(point: object) -> None:
-    with pytest.raises(BadAction, match="0..999"):
+    with pytest.raises(BadAction, match=r"0\.\.999"):
         to_act({"action": "left_click", "coordinate": point}, TOOL, SCREEN)  # type: ignore[dict-item]
 
 
