@@ -44,7 +44,9 @@ def load_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
     """The causal language model of a checkpoint directory, in `bfloat16` or `float32`, never from a network."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(checkpoint), dtype=getattr(torch, dtype), local_files_only=True
     )

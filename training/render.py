@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = "evolver-chat-1"
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+OBSERVED = "Screen:\n"  # how evolver.context opens what it shows of the screen in words
 BRIEF_SYSTEM = "You work on a computer by calling tools."
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 REASONING = re.compile(r"\A<think>(.*?)</think>\n?", re.DOTALL)
@@ -32,8 +33,9 @@ REASONING = re.compile(r"\A<think>(.*?)</think>\n?", re.DOTALL)
 class RenderOptions(BaseModel):
     """What the student sees of its harness; the same in training and serving, and part of the template's hash.
 
-    `system`: "brief" replaces the system prompt by one fixed line. `reasoning`: "drop" leaves the teacher's reasoning
-    out of what the student learns to write. `result_chars` cuts the middle of longer tool results and observations.
+    `system`: "brief" replaces the system prompt by one fixed line and names only required arguments. `reasoning`:
+    "drop" leaves the teacher's reasoning out of what the student learns to write. `result_chars` cuts the middle of
+    longer tool results and observations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -109,15 +111,24 @@ class Renderer:
 
     def _body(self, message: Message, tools: Sequence[ToolSpec]) -> str:
         if message.role == "system":
-            text = BRIEF_SYSTEM if self.options.system == "brief" else _text(message)
-            return "\n".join([text, "Tools:", *map(signature, tools)]) if tools else text
-        return _cut(_text(message), self.options.result_chars if message.role == "tool" else None)
+            brief = self.options.system == "brief"
+            text = BRIEF_SYSTEM if brief else _text(message)
+            return "\n".join([text, "Tools:", *(signature(tool, brief) for tool in tools)]) if tools else text
+        limit = self.options.result_chars
+        parts = [
+            _cut(shown, limit) if message.role == "tool" or shown.startswith(OBSERVED) else shown
+            for shown in _shown(message)
+        ]
+        return "\n".join(parts)
 
 
-def signature(tool: ToolSpec) -> str:
-    """`name(required, optional?)`: all that a student is told of a tool."""
-    required = tool.parameters.get("required")
-    names = [f"{n}" if isinstance(required, list) and n in required else f"{n}?" for n in _properties(tool)]
+def signature(tool: ToolSpec, brief: bool) -> str:
+    """`name(required, optional?)`, in brief `name(required, ...)`: all that a student is told of a tool."""
+    listed = tool.parameters.get("required")
+    required = listed if isinstance(listed, list) else []
+    names = [str(n) if n in required else f"{n}?" for n in _properties(tool) if n in required or not brief]
+    if brief and len(names) < len(_properties(tool)):
+        names.append("...")
     return f"{tool.name}({', '.join(names)})"
 
 
@@ -187,8 +198,11 @@ def _refuse(constant: str) -> JsonValue:
 
 
 def _text(message: Message) -> str:
-    shown = [p.text if isinstance(p, Text) else _placeholder(p) for p in message.parts]
-    return "\n".join(shown)
+    return "\n".join(_shown(message))
+
+
+def _shown(message: Message) -> list[str]:
+    return [p.text if isinstance(p, Text) else _placeholder(p) for p in message.parts]
 
 
 def _placeholder(image: Image) -> str:

@@ -42,6 +42,8 @@ def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path,
     """
     if not any(any(row.loss[1:]) for row in rows):
         raise UsageError("no token is under the loss: there is nothing to learn from these rows")
+    from transformers.trainer_callback import PrinterCallback
+
     work = out.with_name(f"{out.name}.partial")
     started = time.monotonic()
     model = _frozen(load_model(base, recipe.dtype), recipe)
@@ -53,6 +55,7 @@ def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path,
         processing_class=_tokenizer(base),
         callbacks=[progress],
     )
+    trainer.remove_callback(PrinterCallback)
     checkpoints = sorted(work.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
     trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
     seconds = time.monotonic() - started
@@ -116,7 +119,7 @@ def _arguments(recipe: Recipe, seed: int, work: Path) -> SFTConfig:
         max_grad_norm=1.0,
         per_device_train_batch_size=recipe.batch_rows // recipe.accumulate,
         gradient_accumulation_steps=recipe.accumulate,
-        gradient_checkpointing=False,
+        activation_checkpointing=False,
         train_sampling_strategy="group_by_length",
         length_column_name="length",
         max_length=None,

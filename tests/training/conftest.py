@@ -12,6 +12,14 @@ from training.recipe import Recipe, StudentSampling
 from training.render import Renderer, RenderOptions, load_tokenizer
 from training.student import StudentModel, open_untrained
 
+torch = pytest.importorskip("torch", reason="not installed: torch (extra 'train')")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny matrices gain nothing from more, and lose much when others want the cores too."""
+    torch.set_num_threads(1)
+
 
 @pytest.fixture(scope="session")
 def tiny() -> Path:

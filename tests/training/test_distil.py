@@ -1,0 +1,119 @@
+"""One student from rollouts to record: measured beside its control, and never made twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from devset.task import Task
+from evolver.config import RunConfig
+from evolver.errors import UsageError
+from evolver.executors.local import LocalExecutor
+from evolver.lab import Lab
+from evolver.protocols import Ran
+from evolver.records import Distillation, Evaluation, LedgerEntry, Rollout, Scorecard
+from evolver.store import Store
+from evolver.testing import FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel, reply
+from harnesses.library import Library
+from harnesses.tree import read_tree, seed_path, tree_files
+from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
+from training.distil import Splits, distil
+from training.recipe import Recipe
+from training.student import open_student
+
+pytestmark = pytest.mark.train
+
+
+def lab(path: Path, teacher: ScriptedModel, success: float = 1.0) -> Lab:
+    """A lab whose machines are fakes and whose student is the tiny random model."""
+    store = Store.create(path, RunConfig(allow_unpriced=True))
+    machines = FakeSandboxes(lambda: FakeSandbox({"ls": Ran(0, "a.txt")}, SCREEN))
+    return Lab(store, Library(path / "library"), machines, [FakeGrader({"done": success})], teacher, LocalExecutor(1))
+
+
+def teacher() -> ScriptedModel:
+    return ScriptedModel([LIST, DONE] * 40, model_id="teacher")
+
+
+def root(lab: Lab) -> str:
+    return lab.library.add(tree_files(read_tree(seed_path("beta1"))), name="beta1", parents=(), message="m", branch="b")
+
+
+def splits(train: int = 6, test: int = 2) -> Splits:
+    def some(split: str, n: int) -> tuple[Task, ...]:
+        return tuple(
+            task(id=f"{split}-{i}", hash=f"{split}{i}", split=split, instruction=f"List the files, number {i}.")
+            for i in range(n)
+        )
+
+    return Splits(train=some("train", train), test=some("test", test))
+
+
+@pytest.fixture
+def small(recipe: Recipe) -> Recipe:
+    return recipe.model_copy(update={"n_rollouts": 3, "epochs": 1})
+
+
+async def test_a_student_is_made_measured_with_its_control_and_recorded(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    harness = root(here)
+    said: list[str] = []
+    made = await distil(here, harness, splits(), small, 7, said.append)
+    assert here.store.all(Distillation) == [made]
+    assert made.rows == 3 and made.trained_tokens > 0 and made.seed == 7
+    trained_on = {r.key.task_id for r in here.store.all(Rollout) if r.key.purpose == "train"}
+    assert trained_on == {"train-0", "train-1", "train-2"}  # no more than wanted, and no test task
+    played = {(c.key.model_id, c.key.task_id) for c in here.store.all(Scorecard) if c.key.purpose == "test"}
+    models = {"teacher", made.student_model, made.base_model}
+    assert played == {(model, name) for model in models for name in ("test-0", "test-1")}
+    assert {e.model_id for e in here.store.all(Evaluation)} == models
+    assert made.student_model.startswith("student-") and made.base_model == "student-tiny-random-llama@untrained"
+    billed = {e.role for e in here.store.all(LedgerEntry) if e.model_id in (made.student_model, made.base_model)}
+    assert billed == {"student"}
+    assert open_student(tmp_path / made.checkpoint).renderer.sha256 == made.template_sha256
+    assert any("loss" in line for line in said)
+
+
+async def test_the_same_call_again_repeats_nothing(tmp_path: Path, small: Recipe) -> None:
+    first = lab(tmp_path, teacher())
+    harness = root(first)
+    made = await distil(first, harness, splits(), small, 0, print)
+    rollouts, weights = first.store.all(Rollout), tmp_path / made.checkpoint / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    silent = teacher()
+    again = lab(tmp_path, silent)
+    assert await distil(again, harness, splits(), small, 0, print) == made
+    assert again.store.all(Rollout) == rollouts and not silent.requests
+    assert again.store.all(Distillation) == [made] and weights.stat().st_mtime_ns == before
+
+
+async def test_a_measurement_that_was_cut_off_goes_on_without_training(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    harness = root(here)
+    unmeasured = Splits(train=splits().train, test=())
+    first = await distil(lab(tmp_path, teacher()), harness, unmeasured, small, 0, print)
+    said: list[str] = []
+    made = await distil(here, harness, splits(), small, 0, said.append)
+    assert made == first and said == [f"training: {made.student_model} is there already"]
+    assert {c.key.model_id for c in here.store.all(Scorecard) if c.key.purpose == "test"} == {
+        "teacher", made.student_model, made.base_model,
+    }  # fmt: skip
+
+
+async def test_another_seed_or_recipe_is_another_student_with_the_same_control(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    harness = root(here)
+    made = [
+        await distil(here, harness, splits(), recipe, seed, print)
+        for recipe, seed in ((small, 0), (small, 1), (small.model_copy(update={"learning_rate": 1e-3}), 0))
+    ]
+    assert len({m.student_model for m in made}) == len({m.id for m in made}) == 3
+    assert len({m.base_model for m in made}) == 1 and len({m.data_sha256 for m in made}) == 1
+
+
+async def test_without_a_successful_rollout_there_is_no_student(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, ScriptedModel([reply("I give up.", ("bash", {"command": "ls"})), DONE] * 40), success=0.0)
+    with pytest.raises(UsageError, match="no row to train on"):
+        await distil(here, root(here), splits(train=2), small, 0, print)
+    assert here.store.all(Distillation) == []

@@ -1,0 +1,114 @@
+"""A checkpoint behind the Model seam: many replies at once, each as it would be alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evolver.errors import UsageError
+from evolver.protocols import Request
+from evolver.records import Message, Text
+from evolver.testing import ModelContract
+from harnesses.harness import Sampling
+from training.recipe import Recipe, StudentSampling
+from training.render import Renderer, RenderOptions, load_tokenizer
+from training.student import CARD, StudentModel, Ticket, choose, open_student, open_untrained, student_card
+
+pytestmark = pytest.mark.train
+torch = pytest.importorskip("torch")
+
+
+def request(text: str = "Rename it.", seed: int = 0, temperature: float = 0.7) -> Request:
+    messages = (Message(role="user", parts=(Text(text=text),)),)
+    return Request(messages=messages, tools=(), sampling=Sampling(temperature=temperature, max_tokens=512), seed=seed)
+
+
+class TestStudentKeepsTheModelContract(ModelContract):
+    @pytest.fixture(autouse=True)
+    def _opened(self, recipe: Recipe) -> Iterator[None]:
+        self.opened: list[StudentModel] = []
+        self.recipe = recipe
+        yield
+        for model in self.opened:
+            model.close()
+
+    def make(self) -> StudentModel:
+        self.opened.append(open_untrained(self.recipe))
+        return self.opened[-1]
+
+    def request(self) -> Request:
+        return request()
+
+
+async def test_many_at_once_are_answered_each_as_alone(student: StudentModel) -> None:
+    texts = [f"Rename file {n} to {'x' * n}." for n in range(11)]  # more than there are slots
+    alone = [await student.complete(request(text)) for text in texts]
+    together = await asyncio.gather(*(student.complete(request(text)) for text in texts))
+    assert together == alone
+
+
+async def test_s31_a_reply_that_does_not_end_is_cut_off_and_invalid(student: StudentModel) -> None:
+    reply = await student.complete(request())  # random weights do not write an end of turn in 24 tokens
+    assert reply.finish_reason == "length" and reply.invalid == "the reply was cut off after 24 tokens"
+    assert reply.calls == ()
+    assert reply.usage.output_tokens == 24 and reply.usage.counted_by == "tokenizer"
+
+
+async def test_a_request_longer_than_the_window_is_the_harness_s_fault(student: StudentModel) -> None:
+    reply = await student.complete(request("word " * 2_000))
+    assert reply.finish_reason == "length" and "the student's window is 1024" in (reply.invalid or "")
+
+
+async def test_sampling_is_the_request_s_own_seed_whatever_the_batch(recipe: Recipe) -> None:
+    warm = recipe.model_copy(update={"sampling": StudentSampling(temperature=None, max_new_tokens=8)})
+    student = open_untrained(warm)
+    try:
+        alone = await student.complete(request(seed=3))
+        batch = await asyncio.gather(*(student.complete(request(seed=seed)) for seed in range(8)))
+        assert batch[3] == alone and len({reply.text for reply in batch}) > 1
+    finally:
+        student.close()
+
+
+def test_top_p_leaves_out_the_tail() -> None:
+    logits = torch.tensor([0.0, 4.0, 3.0, -2.0])
+    drawn = {
+        choose(logits, Ticket(prompt=[], limit=1, temperature=1.0, top_p=0.5, seed=s, done=print)) for s in range(40)
+    }
+    assert drawn == {1}
+
+
+async def test_a_failing_worker_is_heard_by_all_who_wait(recipe: Recipe, tiny: Path, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "broken"
+    checkpoint.mkdir()
+    (checkpoint / "tokenizer.json").write_bytes((tiny / "tokenizer.json").read_bytes())
+    template = Renderer(load_tokenizer(checkpoint), recipe.render).sha256
+    student = StudentModel(checkpoint, student_card("student-broken", recipe, template, 0))
+    answers = await asyncio.gather(*(student.complete(request()) for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [ValueError] * 3, answers
+
+
+async def test_a_closed_student_serves_again(student: StudentModel) -> None:
+    before = await student.complete(request())
+    student.close()
+    assert await student.complete(request()) == before
+
+
+def test_t10_another_template_is_refused(recipe: Recipe, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((tiny / "tokenizer.json").read_bytes())
+    template = Renderer(load_tokenizer(tiny), recipe.render).sha256
+    card = student_card("student-x", recipe, template, 0)
+    (tmp_path / CARD).write_text(card.model_dump_json())
+    assert open_student(tmp_path).card == card
+    assert open_student(tmp_path.name, tmp_path.parent).id == "student-x"
+    (tmp_path / CARD).write_text(card.model_copy(update={"render": RenderOptions(system="full")}).model_dump_json())
+    with pytest.raises(UsageError, match="another template"):
+        open_student(tmp_path)
+
+
+def test_an_unknown_student_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no student 'student-nobody'"):
+        open_student("student-nobody", tmp_path)
