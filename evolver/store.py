@@ -108,7 +108,7 @@ class Store:
             cls._start(path, config)
         store = cls.open(path)
         changed = changed_fields(store.config, config)
-        if changed and any(log.path.exists() for log in store._logs.values()):
+        if changed and any(log.path.exists() for kind, log in store._logs.items() if kind is not Ending):
             raise UsageError(
                 f"{path} was started with other settings ({'; '.join(changed)}): "
                 "give them back, choose another --out, or start over with --fresh"

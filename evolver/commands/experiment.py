@@ -195,7 +195,7 @@ def _run(config: RunConfig, out: Path, fresh: bool) -> None:
     store = Store.create(out, config)
     if store.free_bytes() < LOW_DISK:
         say(
-            f"warning: only {store.free_bytes() / 1e9:.1f} GB free for {out}; a full disk stops the run, nothing is lost"
+            f"warning: only {store.free_bytes() / 1e9:.1f} GB free for {out}; a full disk stops the run, losing nothing"
         )
     try:
         code = _drive(store, _experiment, shlex.join(_command_line()))

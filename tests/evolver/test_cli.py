@@ -21,7 +21,7 @@ from evolver.commands.experiment import _move_aside
 from evolver.commands.sandbox import ready_backends
 from evolver.config import load_config
 from evolver.errors import UsageError
-from evolver.records import Candidate, Ending, Rollout
+from evolver.records import Candidate, Decision, Ending, LedgerEntry, Rollout
 from evolver.sandboxes.doctor import Check
 from evolver.store import Store
 from harnesses.library import Library
@@ -303,6 +303,63 @@ def test_a_backend_is_ready_when_all_it_needs_is_there() -> None:
     assert ready_backends(good) == ["local"]
     assert ready_backends([*good, Check("docker image", True, "")]) == ["docker", "local"]
     assert ready_backends([*good[:3], Check("root file system", False, "not built", "evolver sandbox up")]) == []
+
+
+SMALL = """
+lineage = "small"
+tasks = { dev = 3, select = 2 }
+race = { attempts = [1], confirm_attempts = 1 }
+authors = [{ kind = "human", harness = "beta1", why = "a terminal" }]
+distil = { max_promotions = 0 }
+"""
+
+
+@pytest.mark.slow
+def test_e12_killed_anywhere_a_run_comes_to_the_same_decisions_with_no_rollout_repeated(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+
+    def words(out: str) -> list[str]:
+        return [sys.executable, "-m", "evolver", "run", str(tmp_path / "small.toml"), "--out", str(tmp_path / out)]
+
+    whole = subprocess.run(words("whole"), capture_output=True, text=True, cwd=ROOT)
+    if whole.returncode == 3:
+        pytest.skip(whole.stderr.strip())
+    assert whole.returncode == 0, whole.stderr
+    for rollouts in (1, 4, 8):
+        child = subprocess.Popen(words("killed"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while child.poll() is None and _lines(tmp_path / "killed" / "rollouts.jsonl") < rollouts:
+            time.sleep(0.05)
+        child.kill()
+        child.wait()
+    assert subprocess.run(words("killed"), cwd=ROOT, capture_output=True).returncode == 0
+    one, two = Store.open(tmp_path / "whole"), Store.open(tmp_path / "killed")
+
+    def decided(store: Store) -> list[tuple[object, ...]]:
+        return [(d.candidate_id, d.verdict, d.looks, d.confirmation, d.confirmation_p) for d in store.all(Decision)]
+
+    assert decided(one) == decided(two) and len(decided(one)) == 1
+    assert sorted(r.id for r in one.all(Rollout)) == sorted(r.id for r in two.all(Rollout))
+    assert len({entry.rollout_id for entry in two.all(LedgerEntry)}) == len(two.all(LedgerEntry))
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.slow
+def test_an_unreachable_endpoint_is_one_line_that_names_it(tmp_path: Path) -> None:
+    teacher = "kind='openai', model='m', base_url='http://127.0.0.1:9/v1', retry_for_s=1, timeout_s=5"
+    (tmp_path / "c.toml").write_text(f"teacher = {{ {teacher} }}\nallow_unpriced = true\ntasks = {{ dev = 2 }}")
+    done = subprocess.run(
+        [sys.executable, "-m", "evolver", "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run")],
+        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OPENAI_API_KEY": "none"},
+    )  # fmt: skip
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    if not (tmp_path / "run" / "rollouts.jsonl").exists():
+        pytest.skip(done.stderr.strip())  # no sandbox back end here
+    said = [line for line in done.stderr.splitlines() if line.startswith("evolver: ")]
+    assert len(said) == 1 and "127.0.0.1:9" in said[0] and "does not answer" in said[0]
+    assert Store.open(tmp_path / "run").all(Ending)[-1].reason == "failed"
 
 
 @pytest.mark.slow
