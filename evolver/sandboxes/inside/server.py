@@ -180,7 +180,9 @@ def serve(pipe, server):
         except OSError as error:
             answer, data = {"error": "os", "message": f"{error.strerror}: {error.filename}"}, b""
         except Exception as error:  # noqa: BLE001  the sandbox's own failure must reach the host as that
-            answer, data = {"error": "lost", "message": f"{type(error).__name__}: {error}"}, b""
+            gone = type(error).__name__ in ("ConnectionClosedError", "DisplayConnectionError")
+            message = "the X server has ended" if gone else f"{type(error).__name__}: {error}"
+            answer, data = {"error": "lost", "message": message}, b""
         pipe.send(answer, data)
 
 
