@@ -149,6 +149,34 @@ async def test_s25_a_picture_is_whole_and_says_whether_the_screen_stood_still(de
     assert not (await desktop.screenshot(settle_s=1)).settled
 
 
+WATCH = """
+from Xlib import X, display
+d = display.Display()
+w = d.screen().root.create_window(0, 0, 400, 400, 0, 24, event_mask=X.ButtonPressMask, override_redirect=1)
+w.map(); d.sync(); print("ready", flush=True)
+for _ in range(6): print(d.next_event().detail, flush=True)
+"""
+
+
+async def test_s22_each_mouse_action_arrives_as_the_buttons_it_means(desktop: Sandbox) -> None:
+    await desktop.screenshot(settle_s=5)
+    await desktop.write("/tmp/watch.py", WATCH.encode())
+    await desktop.bash(
+        "python3 /tmp/watch.py > /tmp/seen & while ! grep -q ready /tmp/seen; do sleep 0.05; done", timeout_s=20
+    )
+    for kind, amount in (
+        ("scroll", 1),
+        ("scroll", -1),
+        ("hscroll", 1),
+        ("hscroll", -1),
+        ("right_click", 0),
+        ("middle_click", 0),
+    ):
+        await desktop.act(Act(kind, x=50, y=50, amount=amount))
+    await asyncio.sleep(0.3)
+    assert (await desktop.read("/tmp/seen")).decode().split()[1:] == ["5", "4", "7", "6", "3", "2"]  # down is positive
+
+
 async def test_s06_the_agent_cannot_take_the_screen_away_unnoticed(desktop: Sandbox) -> None:
     await desktop.screenshot(settle_s=5)
     await desktop.bash("pkill -9 Xvfb; killall -9 Xvfb python3", timeout_s=5)

@@ -170,15 +170,15 @@ class Input:
         self._release_all()
 
     def _scroll(self, kind, action):
-        """Positive is up, or right for hscroll; one unit is one notch of the wheel."""
+        """Positive is down, or right for hscroll; one unit is one notch of the wheel."""
         if action["x"] is not None:
             self._move(*self._point(action["x"], action["y"]))
         amount = action["amount"]
         if abs(amount) > 100:
             raise BadAction(f"scroll by at most 100 notches, got {amount}")
-        up, down = (4, 5) if kind == "scroll" else (7, 6)
+        forward, back = (5, 4) if kind == "scroll" else (7, 6)
         for _ in range(abs(amount)):
-            self._press(up if amount > 0 else down, button=True)
+            self._press(forward if amount > 0 else back, button=True)
             self._release()
             self.display.sync()
             time.sleep(0.01)
