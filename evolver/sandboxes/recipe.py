@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+from evolver.errors import UsageError
 from harnesses.harness import Environment
 
 SUITE = "bookworm"
@@ -64,7 +65,12 @@ def inside_digest() -> str:
 
 
 def environment_digest(environment: Environment) -> str:
-    """Names what an environment adds to the base, together with the base (16 hex digits)."""
+    """Names what an environment adds to the base, together with the base (16 hex digits).
+
+    Raises UsageError for a network: no back end can let a sandbox out yet, and silence would pass for `none`.
+    """
+    if environment.network != "none":
+        raise UsageError(f"environment.network: no back end offers {environment.network!r}; use 'none'")
     parts = [base_digest(), inside_digest(), *IMAGE_STEPS, *sorted(environment.apt), "|", *sorted(environment.pip)]
     return digest_of(*parts)
 
