@@ -55,4 +55,4 @@ def append(name: str, text: str) -> tuple[GuiStep, ...]:
 
 TEXT_AREA = GuiTarget(name="", role="text")
 # LibreOffice writes the file a moment after the screen has settled.
-SAVE_OFFICE = (key("ctrl+s"), wait(1.5))
+SAVE_OFFICE = (key("ctrl+s"), wait(2.0))
