@@ -68,7 +68,7 @@ def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
     figure.update_xaxes(
         title="tokens spent (author, teacher, judge, student; known ones)", range=[-0.04 * widest, 1.14 * widest]
     )
-    figure.update_yaxes(title="success on dev, %", range=[-4, 104])
+    figure.update_yaxes(title="success on dev, %", range=[-4, 114], tickvals=[0, 20, 40, 60, 80, 100])
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.12, "x": 0})
     return figure
 
@@ -165,6 +165,17 @@ def channel_dots(
             },
             customdata=[[words.percent(i), apps[r]] for r, i in rows],
             hovertemplate="%{customdata[1]}: %{customdata[0]} by terminal<extra>" + name(harness) + "</extra>",
+        )
+        silent = [r for r, a in enumerate(apps) if harness in shares[a] and shares[a][harness].point is None]
+        figure.add_scatter(
+            x=[0] * len(silent),
+            y=[r + offset for r in silent],
+            mode="text",
+            text=[f"{mark.glyph} no calls"] * len(silent),
+            textposition="middle right",
+            textfont={"color": theme.GREY},
+            hoverinfo="skip",
+            showlegend=False,
         )
     figure.update_xaxes(title="share of calls through the terminal, % (0 = all by GUI)", range=[-4, 104])
     figure.update_yaxes(tickvals=list(range(len(apps))), ticktext=apps, range=[len(apps) - 0.4, -0.6], zeroline=False)

@@ -50,7 +50,10 @@ def dashboard(
 ) -> None:
     """Shows a run, or every run of a folder, in the browser: on this machine only, read-only. Ctrl-C ends it.
 
-    Examples: `evolver dashboard runs/demo` · `evolver dashboard runs --port 8600`
+    \b
+    Examples:
+      evolver dashboard runs/demo          one run
+      evolver dashboard runs --port 8600   every run of a folder
     """
     if runs != Path("runs") and not runs.is_dir():
         raise UsageError(f"{runs} is no directory: give a run or a folder of runs (`make demo` makes runs/demo)")

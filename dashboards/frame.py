@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -28,6 +29,17 @@ def zone() -> str | None:
     return st.context.timezone
 
 
+def link(page: str, **address: str) -> str:
+    """The address of another page about the same run."""
+    run: Run = st.session_state["shown_run"]
+    return f"{page}?{urlencode({'run': run.path.name, **address} if st.session_state['several_runs'] else address)}"
+
+
+def link_column(title: str, key: str) -> object:
+    """A column of such addresses; a cell shows the value of `key`."""
+    return st.column_config.LinkColumn(title, display_text=rf"[?&]{key}=([^&]+)", pinned=True)
+
+
 def bar() -> bool:
     """Draws the bar and chooses the run. False when there is nothing to show (and says what to do)."""
     st.html(f"<style>{PAGE_STYLE}</style>")
@@ -47,6 +59,7 @@ def bar() -> bool:
         st.error(str(error))
         return False
     st.session_state["shown_run"] = run
+    st.session_state["several_runs"] = len(runs) > 1
     with middle:
         scripted = isinstance(run.config.teacher, DemonstratorSpec)
         st.badge(f"teacher: {teacher_line(run)}", icon=":material/smart_toy:", color="orange" if scripted else "gray")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 import duckdb
@@ -28,7 +29,6 @@ from harnesses.tree import HarnessError
 R = TypeVar("R", bound=Record)
 Stamp = tuple[tuple[str, int, int], ...]
 PAGE_ROWS = 50
-OUTCOMES = ("solved", "failed", "unscored", "not graded")
 
 _KEY = (
     "STRUCT(purpose VARCHAR, harness_id VARCHAR, model_id VARCHAR, task_id VARCHAR, task_hash VARCHAR, "
@@ -161,33 +161,18 @@ class Run:
         found = self.page(1, {"id": rollout_id})
         return found[0] if found else None
 
-    def neighbours(self, row: AttemptRow) -> tuple[str | None, str | None]:
-        """The ids before and after a row in the unfiltered list."""
-        found = dict(
-            self._query("select place, id from attempts where place in (?, ?)", [row.place - 1, row.place + 1])
-        )
-        return found.get(row.place - 1), found.get(row.place + 1)
-
     def rollout(self, rollout_id: str) -> Rollout | None:
         """One rollout whole, with its turns. Raises `UsageError` when its line is no valid rollout."""
-        file = self.path / "rollouts.jsonl"
-        if self.attempt(rollout_id) is None:
-            return None
-        objects = f"read_json_objects({_quoted(file)}, format='newline_delimited', ignore_errors=true)"
-        found = self._query(f"select json from {objects} where json->>'$.id' = ? limit 1", [rollout_id])
+        line = _line(self.path, self.stamp, "rollouts", "id", rollout_id)
         try:
-            return Rollout.model_validate(_loads(str(found[0][0]))[0])
+            return None if line is None else Rollout.model_validate(line)
         except ValidationError as error:
-            raise UsageError(f"{file}: rollout {rollout_id} can't be read ({error.errors()[0]['msg']})") from None
+            problem = error.errors()[0]["msg"]
+            raise UsageError(f"{self.path / 'rollouts.jsonl'}: rollout {rollout_id}: {problem}") from None
 
     def card_line(self, rollout_id: str) -> JsonValue:
         """The scorecard of a rollout as it was written; None when it is not graded."""
-        file = self.path / "scorecards.jsonl"
-        if not file.exists() or file.stat().st_size == 0:
-            return None
-        objects = f"read_json_objects({_quoted(file)}, format='newline_delimited', ignore_errors=true)"
-        found = self._query(f"select json from {objects} where json->>'$.rollout_id' = ? limit 1", [rollout_id])
-        return _loads(str(found[0][0]))[0] if found else None
+        return _line(self.path, self.stamp, "scorecards", "rollout_id", rollout_id)
 
     def spent(self) -> list[Spent]:
         rows = self._query(
@@ -210,8 +195,11 @@ class Run:
     def difference(self, old: str, new: str) -> Diff | str:
         """What changed between two harnesses, or one line that says why it can't be shown."""
         try:
-            library = _library(self.path)
-            return "this run has no harness library" if library is None else diff(library.get(old), library.get(new))
+            with _ONE_READER:
+                library = _library(self.path)
+                if library is None:
+                    return "this run has no harness library"
+                return diff(library.get(old), library.get(new))
         except (UnknownHarness, HarnessError) as error:
             return str(error)
 
@@ -309,6 +297,18 @@ def _database(path: Path, stamp: Stamp) -> _Database:
     return _Database(connection, tuple(unread))
 
 
+@lru_cache(maxsize=16)
+def _line(path: Path, stamp: Stamp, name: str, key: str, value: str) -> JsonValue:
+    """The whole line of one record of a long log, read once however many of its turns are looked at."""
+    file = path / f"{name}.jsonl"
+    if not file.exists() or file.stat().st_size == 0:
+        return None
+    objects = f"read_json_objects({_quoted(file)}, format='newline_delimited', ignore_errors=true)"
+    sql = f"select json from {objects} where json->>'$.{key}' = ? limit 1"
+    found = _database(path, stamp).connection.cursor().execute(sql, [value]).fetchone()
+    return None if found is None else _loads(found[0])[0]
+
+
 def _ends_with_newline(file: Path) -> bool:
     with file.open("rb") as opened:
         opened.seek(-1, 2)
@@ -333,6 +333,9 @@ def _where(filters: Mapping[str, str]) -> tuple[str, list[object]]:
 # --- harness library ---------------------------------------------------------------------------------------------
 
 
+_ONE_READER = Lock()  # a Library is for one thread, and every open page is a thread
+
+
 @lru_cache(maxsize=4)
 def _opened_library(path: Path) -> Library:
     return Library(path)
@@ -346,7 +349,8 @@ def _library(path: Path) -> Library | None:
 @lru_cache(maxsize=8)
 def _library_names(path: Path, stamp: Stamp) -> dict[str, str]:
     try:
-        library = _library(path)
-        return {} if library is None else {tree: name for name, tree in reversed(library.names().items())}
+        with _ONE_READER:
+            library = _library(path)
+            return {} if library is None else {tree: name for name, tree in reversed(library.names().items())}
     except HarnessError:
         return {}

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 BLUE, VERMILLION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#767676"
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#0e1117"
-FAINT = "rgba(128, 128, 128, 0.35)"
-BAND = "rgba(128, 128, 128, 0.14)"
 HALO = "#ffffff"
 
 

@@ -12,9 +12,7 @@ from dashboards.queries import Run
 from evolver.intervals import nothing
 from evolver.population import Population
 from evolver.records import Candidate, ChannelRow, Decision, Distillation, Evaluation, Interval
-from evolver.report import effect_of
-
-TEACHER_PURPOSES = ("confirm", "race", "test", "admit", "train", "adhoc")
+from evolver.report import SHOWN_FIRST, effect_of
 
 
 def wilson(hits: int, n: int, what: str) -> Interval:
@@ -49,7 +47,6 @@ class Node:
     """One harness of the lineage tree; `x` is its generation, `y` its lane. `parents` are node ids."""
 
     id: str
-    harness_id: str
     name: str
     verdict: str
     parents: tuple[str, ...]
@@ -114,8 +111,8 @@ class Story:
         return unique_labels({c.id: c.name for c in self.population.candidates})
 
     def evaluation(self, harness_id: str, purpose: str | None = None) -> Evaluation | None:
-        """The teacher's newest evaluation of a harness: for one purpose, or the strictest one there is."""
-        for wanted in (purpose,) if purpose else TEACHER_PURPOSES:
+        """The teacher's newest evaluation of a harness: for one purpose, or the one that the report shows."""
+        for wanted in (purpose,) if purpose else SHOWN_FIRST:
             for made in reversed(self.evaluations):
                 if (made.harness_id, made.purpose) == (harness_id, wanted) and made.model_id not in self.student_models:
                     return made
@@ -152,8 +149,8 @@ class Story:
         made = self.evaluation(harness_id, "race")
         return made.success if made else nothing("no evaluation on dev")
 
-    def channel_rows(self, harness_id: str, purpose: str | None = None) -> tuple[ChannelRow, ...]:
-        made = self.evaluation(harness_id, purpose)
+    def channel_rows(self, harness_id: str) -> tuple[ChannelRow, ...]:
+        made = self.evaluation(harness_id)
         return made.channels if made else ()
 
     def terminal_share(self, harness_id: str) -> Interval:
@@ -192,12 +189,12 @@ def layout(population: Population, on_path: set[str]) -> list[Node]:
     depth = _depths(order, parents)
     lanes = _lanes(order, parents, depth)
     nodes = [
-        Node(n, h, f"{words.short(h)}, not in this run", "missing", (), 0, lanes[n], False) for n, h in missing.items()
+        Node(n, f"{words.short(h)}, not in this run", "missing", (), 0, lanes[n], False) for n, h in missing.items()
     ]
     for c in candidates:
         verdict = verdict_of(c, population.decision_of)
         leads = c.harness_id in on_path and first[c.harness_id] == c.id
-        nodes.append(Node(c.id, c.harness_id, c.name, verdict, parents[c.id], depth[c.id], lanes[c.id], leads))
+        nodes.append(Node(c.id, c.name, verdict, parents[c.id], depth[c.id], lanes[c.id], leads))
     return nodes
 
 

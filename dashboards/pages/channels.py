@@ -18,7 +18,8 @@ def page() -> None:
         st.info("No evaluation has been written yet, so no channel table exists.")
         return
     by_label = {story.harness_labels[h]: h for h in having}
-    default = [label for label, h in by_label.items() if h in (story.root, story.incumbent)] or list(by_label)[:1]
+    first = [h for h in (story.root, story.incumbent) if h in having]
+    default = [story.harness_labels[h] for h in dict.fromkeys([*first, *having])][:2]
     picked = st.multiselect(
         "harnesses", list(by_label), default=default, key="ch", bind="query-params", max_selections=4
     )

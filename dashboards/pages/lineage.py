@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import streamlit as st
 
 from dashboards import charts, frame, theme, words
@@ -81,8 +79,8 @@ def _card(story: Story, candidate: Candidate) -> None:
             else UNKNOWN
         )
         lines = [f"**success** {success}", *_decision_lines(story, decision), *_prediction_lines(candidate)]
-        cost = f"{count(candidate.author_tokens)} tokens, {dollars(candidate.author_cost_usd)}"
-        lines.append(f"**author's own cost** {cost}")
+        lines.append(f"**author's own tokens** {count(candidate.author_tokens)}")
+        lines.append(f"**author's own cost** {dollars(candidate.author_cost_usd)}")
         st.markdown("\n".join(f"- {line}" for line in lines))
         _diff(story, candidate)
 
@@ -135,7 +133,7 @@ def _table(story: Story) -> None:
         effect = effect_of(decision)[0] if decision else None
         rows.append(
             {
-                "candidate": candidate.name,
+                "candidate": frame.link("lineage", h=story.candidate_labels[candidate.id]),
                 "verdict": _mark(story, candidate).label,
                 "parent": ", ".join(story.name(p) for p in candidate.parents) or "none (start)",
                 "changed": " ".join(candidate.components) or "none",
@@ -143,12 +141,9 @@ def _table(story: Story) -> None:
                 "tokens per solved": count(decision.tokens_per_solved) if decision else UNKNOWN,
                 "author": candidate.author,
                 "proposed": words.moment(candidate.proposed_at, frame.zone()),
-                "open": f"lineage?h={quote(story.candidate_labels[candidate.id])}",
             }
         )
-    st.dataframe(
-        rows, hide_index=True, column_config={"open": st.column_config.LinkColumn("open", display_text="open")}
-    )
+    st.dataframe(rows, hide_index=True, column_config={"candidate": frame.link_column("candidate", "h")})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import streamlit as st
 
 from dashboards import charts, frame, theme, words
@@ -27,11 +25,7 @@ def page() -> None:
 def _cards(story: Story) -> None:
     incumbent = story.incumbent
     made = story.evaluation(incumbent) if incumbent else None
-    stage = (
-        f"{made.purpose} · {made.split} · {made.n_tasks} tasks · {made.n_unscored} unscored"
-        if made
-        else "not evaluated yet"
-    )
+    stage = f"on {made.split}, {made.n_tasks} tasks, {made.n_unscored} unscored" if made else "not evaluated yet"
     who = story.name(incumbent) if incumbent else UNKNOWN
     spent = story.run.spent()
     unknown = sum(s.unknown_tokens for s in spent)
@@ -85,7 +79,7 @@ def _decisions(story: Story) -> None:
         rows.append(
             {
                 "verdict": theme.VERDICTS[decision.verdict].label,
-                "candidate": story.name(decision.candidate_harness),
+                "candidate": frame.link("lineage", h=labels.get(decision.candidate_id, decision.candidate_id)),
                 "against": story.name(decision.incumbent_harness),
                 "effect": words.points(effect),
                 "measured on": f"{where}, {effect.n} tasks" if effect else where,
@@ -93,12 +87,9 @@ def _decisions(story: Story) -> None:
                 "incumbent's": count(decision.incumbent_tokens_per_solved),
                 "why": "; ".join(decision.reasons),
                 "when": words.moment(decision.decided_at, frame.zone()),
-                "open": f"lineage?h={quote(labels.get(decision.candidate_id, decision.candidate_id))}",
             }
         )
-    st.dataframe(
-        rows, hide_index=True, column_config={"open": st.column_config.LinkColumn("open", display_text="in the tree")}
-    )
+    st.dataframe(rows, hide_index=True, column_config={"candidate": frame.link_column("candidate", "h")})
 
 
 if __name__ == "__main__":

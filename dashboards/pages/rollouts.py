@@ -81,7 +81,7 @@ def _table(story: Story, rows: list[AttemptRow]) -> None:
     st.dataframe(
         [
             {
-                "replay": f"replay?r={row.id}&step=1",
+                "replay": frame.link("replay", r=row.id, step="1"),
                 "outcome": theme.OUTCOMES[row.outcome].label + (f" ({row.blame})" if row.blame else ""),
                 "task": row.task_id,
                 "harness": story.name(row.harness_id),
@@ -101,7 +101,7 @@ def _table(story: Story, rows: list[AttemptRow]) -> None:
         ],
         hide_index=True,
         height=min(38 + 35 * len(rows), 900),
-        column_config={"replay": st.column_config.LinkColumn("replay", display_text=r"r=(.+?)&", pinned=True)},
+        column_config={"replay": frame.link_column("replay", "r")},
     )
 
 

@@ -156,7 +156,8 @@ def test_u24_a_point_without_a_value_is_never_drawn(whole_run: Path) -> None:
     assert "lost" not in [text for trace in figure.data for text in trace.text or ()]
     shares = {"calc": {"a": wilson(3, 9, "calls"), "b": wilson(0, 0, "calls")}}
     dots = channel_dots(shares, {h: theme.harness_mark(h, ["a", "b"]) for h in "ab"}, str)
-    assert [len(trace.x) for trace in dots.data] == [1, 0]
+    drawn = [(trace.mode, len(trace.x)) for trace in dots.data]
+    assert drawn == [("markers+text", 1), ("text", 0), ("markers+text", 0), ("text", 1)]
 
 
 @pytest.mark.parametrize("size", [(1920, 1080), (1280, 720), (640, 480)])

@@ -97,6 +97,7 @@ def test_several_runs_can_be_chosen_and_a_wrong_name_shows_the_newest(
     reader = Reader(run_copy.parent, monkeypatch)
     reader.app.selectbox(key="run").set_value("demo").run()
     assert "beta1" in said(reader.app)
+    assert reader.app.dataframe[0].value["candidate"][0] == "lineage?run=demo&h=short", "a link leads to the same run"
     fresh = Reader(run_copy.parent, monkeypatch)
     fresh.open("overview", run="../../etc")
     assert fresh.app.selectbox(key="run").value == "other"
@@ -207,6 +208,13 @@ def test_u39_a_lost_frame_is_a_card_with_its_reason(
     assert [w.value for w in app.warning if "can't be shown" in w.value and "blob" in w.value]
     next(b for b in app.button if b.label == "next").click().run()
     assert not app.exception and "Turn 2" in said(app)
+
+
+def test_a_rollout_of_another_shape_is_an_error_with_its_place(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = run_copy / "rollouts.jsonl"
+    file.write_text(file.read_text().replace('"image_digest"', '"digest"'))
+    app = Reader(run_copy.parent, monkeypatch).open("replay", r=ROLLOUT)
+    assert f"rollouts.jsonl: rollout {ROLLOUT}: " in app.error[0].value
 
 
 def test_u25_a_harness_has_the_same_figures_whatever_else_is_shown(reader: Reader) -> None:
