@@ -104,8 +104,8 @@ def student_lines(store: Store, names: dict[str, str]) -> list[str]:
         return percent(found.success) if found else UNKNOWN
 
     return [
-        f"student of {_name(d.teacher_harness, names)}, seed {d.seed}: {d.recipe.get('base', d.base_model)}, {d.rows:,} rows, "
-        f"loss {_loss(d.train_loss_first)} → {_loss(d.train_loss_last)}, {d.train_s:.0f} s; "
+        f"student of {_name(d.teacher_harness, names)}, seed {d.seed}: "
+        f"{d.recipe.get('base', d.base_model)}, {d.rows:,} rows, loss {_loss(d.train_loss_first)} → {_loss(d.train_loss_last)}, {d.train_s:.0f} s; "
         f"test {success(d.student_model, d.teacher_harness)}, untrained {success(d.base_model, d.teacher_harness)}"
         for d in store.all(Distillation)
     ]
