@@ -105,7 +105,8 @@ def student_lines(store: Store, names: dict[str, str]) -> list[str]:
 
     return [
         f"student of {_name(d.teacher_harness, names)}, seed {d.seed}: "
-        f"{d.recipe.get('base', d.base_model)}, {d.rows:,} rows, loss {_loss(d.train_loss_first)} → {_loss(d.train_loss_last)}, {d.train_s:.0f} s; "
+        f"{d.recipe.get('base', d.base_model)}, {d.rows:,} rows, loss {_loss(d.train_loss_first)} "
+        f"→ {_loss(d.train_loss_last)}, {d.train_s:.0f} s; "
         f"test {success(d.student_model, d.teacher_harness)}, untrained {success(d.base_model, d.teacher_harness)}"
         for d in store.all(Distillation)
     ]
