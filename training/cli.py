@@ -38,14 +38,15 @@ async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> N
     from evolver.commands.talk import say
     from evolver.lab import open_lab
     from evolver.observers.console import ConsoleObserver, talk_console
+    from evolver.store import Store
     from training.distil import Splits, distil
     from training.recipe import load_recipe
 
+    recipe = load_recipe(recipe_name or Store.open(run).config.distil.recipe)
     async with open_lab(run) as lab:
         lab.observers.append(ConsoleObserver(talk_console()))
         harness_id = resolved(lab.library, name)
         limits = lab.config.tasks
         splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(load_split("test", limits.test)))
-        recipe = load_recipe(recipe_name or lab.config.distil.recipe)
         made = await distil(lab, harness_id, splits, recipe, seed, say)
     say(f"student {made.student_model}: {run / made.checkpoint}")

@@ -56,7 +56,7 @@ def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path,
         callbacks=[progress],
     )
     trainer.remove_callback(PrinterCallback)
-    checkpoints = sorted(work.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+    checkpoints = sorted(_whole_checkpoints(work), key=lambda p: int(p.name.rpartition("-")[2]))
     trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
     seconds = time.monotonic() - started
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
@@ -66,6 +66,11 @@ def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path,
     shutil.rmtree(work, ignore_errors=True)
     tokens = recipe.epochs * sum(len(row.ids) for row in rows)
     return Trained(losses[0], losses[-1], trainer.state.global_step, seconds, tokens / seconds)
+
+
+def _whole_checkpoints(work: Path) -> list[Path]:
+    """Those whose saving was not cut off: the trainer's state is written after weights and optimizer."""
+    return [path.parent for path in work.glob("checkpoint-*/trainer_state.json")]
 
 
 def _frozen(model: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
