@@ -147,6 +147,7 @@ class Lab:
                 model=player,
                 run_id=self.store.run_id,
                 retry_of=earlier[-1].id if earlier else None,
+                ttl_s=self.config.sandbox.ttl_s,
             )
             rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
             self.record(rollout)

@@ -21,14 +21,13 @@ from harnesses.harness import Harness
 
 HOME = "/home/user"
 PROGRAMS = "files/"  # the part of a harness tree that runs in the sandbox
-TTL_S = 3_600.0
 WINDOW_WAIT_S = 30.0
 FINISH_CHECK = "Look once more whether everything that was asked is done and saved. If so, terminate again."
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run: everything that decides the outcome of one attempt."""
+    """What to run: everything that decides the outcome of one attempt. Its sandbox ends by itself after `ttl_s`."""
 
     key: RolloutKey
     rollout_id: str
@@ -37,6 +36,7 @@ class Job:
     model: Model | Privileged
     run_id: str
     retry_of: str | None = None
+    ttl_s: float = 1_800.0
 
 
 @dataclass
@@ -81,7 +81,7 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
 
 
 async def _attempt(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str], progress: Progress) -> None:
-    sandbox = await sandboxes.open(job.harness.environment, run_id=job.run_id, ttl_s=TTL_S)
+    sandbox = await sandboxes.open(job.harness.environment, run_id=job.run_id, ttl_s=job.ttl_s)
     try:
         progress.image_digest = sandbox.image_digest
         await set_up(sandbox, job.harness, job.task)
