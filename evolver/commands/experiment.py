@@ -231,19 +231,22 @@ def _move_aside(out: Path) -> None:
 
 
 async def _experiment(lab: Lab) -> int:
-    """The whole loop; returns the exit code and records how it ended."""
+    """The whole loop; returns the exit code and records how it ended. A cap that left no room for one call, or a model
+    that does not answer, is wrong input (2); a cap reached on the way is 4."""
     from evolver.loop import Stop
     from evolver.loop import run as run_loop
+    from evolver.records import Rollout
 
+    before = len(lab.store.all(Rollout))
     end = await run_loop(lab)
     if end.reason is Stop.BUDGET:
         _end(lab.store, "budget", end.detail)
         say(f"evolver: {end.detail}")
-        return 4
+        return 4 if len(lab.store.all(Rollout)) > before else 2
     if end.reason is Stop.ERROR:
         _end(lab.store, "failed", end.detail)
         say(f"evolver: {end.detail}")
-        return 3
+        return 2
     _end(lab.store, "done", end.detail)
     return 0
 
