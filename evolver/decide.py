@@ -17,7 +17,7 @@ from typing import Literal
 
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
-from evolver.intervals import bound, mean_interval, nothing, sign_flip_p
+from evolver.intervals import DIFFERENCE, bound, mean_interval, nothing, sign_flip_p
 from evolver.population import final_cards, per_task, success_value
 from evolver.records import Candidate, Decision, Interval, Look, Scorecard
 
@@ -74,7 +74,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     logs = [ratio for task in tasks if (ratio := _log_tokens(a[task], b[task])) is not None]
     enough = len(logs) >= MIN_BOTH_SOLVE
     return Comparison(
-        effect=mean_interval(lead, seed),
+        effect=mean_interval(lead, seed, DIFFERENCE),
         rubric_lead=_rubric_lead(a, b),
         p_better=sign_flip_p(lead, seed=seed),
         lower=bound(lead, "lower", alpha, seed),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolver.errors import UsageError
-from evolver.intervals import nothing, success_interval
+from evolver.intervals import DIFFERENCE, SHARE, Span, alike_interval, nothing, success_interval
 from evolver.population import cards_of, final_cards, per_task, success_value
 from evolver.records import Distillation, Gap, Interval, Scorecard
 
@@ -110,8 +110,8 @@ def estimate(
     amplification, notes = _amplification(teacher_gap, (teacher_a, teacher_b), (student_a, student_b), n)
     return Estimates(
         teacher_gap=teacher_gap,
-        student_a=_interval(student_a, n, method),
-        student_b=_interval(student_b, n, method),
+        student_a=_student(students[0], student_a, n, seed),
+        student_b=_student(students[1], student_b, n, seed),
         student_gap=student_gap,
         lift_a=_difference(student_a, control_a, n, f"paired {method}"),
         lift_b=_difference(student_b, control_b, n, f"paired {method}"),
@@ -123,17 +123,32 @@ def estimate(
 Drawn = tuple[float, Array] | None
 
 
-def _interval(drawn: Drawn, n: int, method: str) -> Interval:
+def _student(arm: Array, drawn: Drawn, n: int, seed: int) -> Interval:
+    """Success of an arm's students. A single student's is what its evaluation says."""
     if drawn is None:
         return nothing()
-    low, high = np.percentile(drawn[1], [2.5, 97.5])
-    return Interval(point=drawn[0], low=float(low), high=float(high), n=n, method=method)
+    if len(arm) == 1:
+        return success_interval([float(value) for value in arm[0]], seed)
+    return _interval(drawn, n, "bootstrap over tasks and seeds", SHARE)
 
 
 def _difference(drawn: Drawn, base: Drawn, n: int, method: str) -> Interval:
-    return (
-        nothing() if drawn is None or base is None else _interval((drawn[0] - base[0], drawn[1] - base[1]), n, method)
-    )
+    if drawn is None or base is None:
+        return nothing()
+    return _interval((drawn[0] - base[0], drawn[1] - base[1]), n, method, DIFFERENCE)
+
+
+def _interval(drawn: tuple[float, Array], n: int, method: str, span: Span) -> Interval:
+    point, draws = drawn
+    if _still(draws):
+        return alike_interval(point, n, span)
+    low, high = np.clip(np.percentile(draws, [2.5, 97.5]), *span)
+    return Interval(point=point, low=float(low), high=float(high), n=n, method=method)
+
+
+def _still(draws: Array) -> bool:
+    """Whether every draw is the same: the tasks were all alike, and resampling them shows no spread."""
+    return bool(np.ptp(draws) < 1e-9)
 
 
 def _amplification(
@@ -146,8 +161,11 @@ def _amplification(
     if low <= 0 <= high:
         note = "no amplification: the teacher gap's interval touches 0, so a ratio to it would mean nothing"
         return nothing("teacher gap touches 0"), [note]
-    ratios = (student_b[1] - student_a[1]) / np.where(b[1] == a[1], np.nan, b[1] - a[1])
-    point = (student_b[0] - student_a[0]) / (b[0] - a[0])
+    point, student_draws = (student_b[0] - student_a[0]) / (b[0] - a[0]), student_b[1] - student_a[1]
+    if _still(student_draws) or _still(b[1] - a[1]):
+        method = "a gap is alike on all tasks: no interval"
+        return Interval(point=point, low=None, high=None, n=n, method=method), []
+    ratios = student_draws / np.where(b[1] == a[1], np.nan, b[1] - a[1])
     ends = np.nanpercentile(ratios, [2.5, 97.5])
     return (
         Interval(

@@ -12,6 +12,9 @@ from evolver.records import Interval
 
 RESAMPLES = 2_000
 FLIPS = 4_999
+Span = tuple[float, float]  # the least and the greatest value that a task can have
+SHARE: Span = (0.0, 1.0)
+DIFFERENCE: Span = (-1.0, 1.0)  # of two shares
 
 
 def nothing(method: str = "no data") -> Interval:
@@ -26,7 +29,7 @@ def success_interval(per_task: Sequence[float], seed: int = 0) -> Interval:
     if not per_task:
         return nothing()
     if any(value not in (0.0, 1.0) for value in per_task):
-        return mean_interval(per_task, seed)
+        return mean_interval(per_task, seed, SHARE)
     from scipy.stats import binomtest
 
     n, solved = len(per_task), int(sum(per_task))
@@ -34,21 +37,48 @@ def success_interval(per_task: Sequence[float], seed: int = 0) -> Interval:
     return Interval(point=solved / n, low=float(ci.low), high=float(ci.high), n=n, method="Wilson over tasks")
 
 
-def mean_interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """95 % bootstrap interval of the mean of `values` (one a task): BCa, or percentile where BCa is undefined."""
+def mean_interval(values: Sequence[float], seed: int = 0, span: Span | None = None) -> Interval:
+    """95 % bootstrap interval of the mean of `values` (one a task): BCa, or percentile where BCa is undefined.
+
+    Values that are all the same say nothing of how others would spread: with a `span` theirs is `alike_interval`,
+    without one there is no interval.
+    """
     if not values:
         return nothing()
-    point = float(np.mean(values))
-    if len(values) == 1:
+    point, n = float(np.mean(values)), len(values)
+    if n == 1:
         return Interval(point=point, low=None, high=None, n=1, method="one task: no interval")
+    if np.ptp(values) == 0:
+        if span is None:
+            return Interval(point=point, low=None, high=None, n=n, method="all tasks alike: no interval")
+        return alike_interval(point, n, span)
     low, high, method = _bootstrap(values, 0.95, "two-sided", seed)
-    return Interval(point=point, low=low, high=high, n=len(values), method=f"{method} bootstrap over tasks")
+    return Interval(point=point, low=low, high=high, n=n, method=f"{method} bootstrap over tasks")
+
+
+def alike_interval(value: float, n: int, span: Span) -> Interval:
+    """95 % interval of a mean of which `n` tasks all showed `value`.
+
+    Wilson's bound for 0 of n says how large a share of tasks may be different; those may lie anywhere in `span`. For
+    0 of n and n of n successes this is Wilson's interval itself.
+    """
+    from scipy.stats import norm
+
+    z2 = float(norm.isf(0.025)) ** 2
+    unseen = z2 / (n + z2)
+    low, high = value - unseen * (value - span[0]), value + unseen * (span[1] - value)
+    return Interval(point=value, low=low, high=high, n=n, method="Wilson, all tasks alike")
 
 
 def bound(values: Sequence[float], side: Literal["lower", "upper"], alpha: float, seed: int = 0) -> float | None:
-    """One-sided bootstrap bound of the mean at level 1 - alpha; None with fewer than two values."""
+    """One-sided bootstrap bound of the mean at level 1 - alpha; None with fewer than two values.
+
+    Values that are all the same are taken at their word: the bound is that value.
+    """
     if len(values) < 2:
         return None
+    if np.ptp(values) == 0:
+        return float(values[0])
     low, high, _ = _bootstrap(values, 1 - alpha, "greater" if side == "lower" else "less", seed)
     return low if side == "lower" else high
 
@@ -78,8 +108,6 @@ def _mean(sample: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
 
 def _bootstrap(values: Sequence[float], level: float, alternative: str, seed: int) -> tuple[float, float, str]:
     data = np.asarray(values, dtype=float)
-    if np.ptp(data) == 0:
-        return float(data[0]), float(data[0]), "constant, degenerate"
     from scipy.stats import bootstrap
 
     for method in ("BCa", "percentile"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from devset.task import Split, Task
 from evolver.channels import channel_table, union
 from evolver.errors import UsageError
-from evolver.intervals import mean_interval, nothing, success_interval
+from evolver.intervals import SHARE, mean_interval, nothing, success_interval
 from evolver.population import final_cards, per_task, success_value
 from evolver.records import Evaluation, Interval, Rollout, RolloutKey, Score, Scorecard
 from harnesses.harness import Harness
@@ -157,7 +157,7 @@ def evaluation(scored: Scored) -> Evaluation:
         success=success(done),
         success_seen=success([c for c in done if c.key.task_id in seen]) if split_by_family else None,
         success_unseen=success([c for c in done if c.key.task_id not in seen]) if split_by_family else None,
-        rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed),
+        rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed, SHARE),
         tokens_per_task=_tokens_interval(done, seed),
         tokens_per_solved=spent / solved if spent is not None and solved else None,
         cost_usd=_total([card.cost_usd for card in cards]),

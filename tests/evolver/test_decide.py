@@ -157,7 +157,9 @@ def test_a_saving_below_the_threshold_or_with_unknown_tokens_is_no_reason() -> N
 
 
 def test_no_gain_at_a_higher_price_is_rejected() -> None:
-    decided = verdict(arms("1" * 24, "1" * 24, tokens=2_000))
+    both = arms("1" * 24, "1" * 24)
+    dear = [card.model_copy(update={"tokens": 2_000 + t}) for t, card in enumerate(both.candidate)]
+    decided = verdict(Arms(dear, both.incumbent, 24))
     assert decided.verdict == "reject" and "gains nothing" in decided.reasons[-1]
 
 

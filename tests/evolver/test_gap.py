@@ -81,10 +81,30 @@ def test_what_is_missing_comes_out_empty() -> None:
     assert estimate((NONE, NONE), (NO_STUDENTS, NO_STUDENTS), (NONE, NONE), 0).teacher_gap.point is None
 
 
-def test_s53_a_pair_of_equal_harnesses_shows_no_gap() -> None:
+def test_s53_a_pair_of_equal_harnesses_shows_no_gap_and_claims_no_certainty() -> None:
     same = np.array([1.0, 0.0] * 20)
     found = estimate((same, same), (np.array([same]), np.array([same])), (same, same), 0)
-    assert (found.teacher_gap.low, found.teacher_gap.high, found.student_gap.point) == (0.0, 0.0, 0.0)
+    for gap_found in (found.teacher_gap, found.student_gap, found.lift_a):
+        assert gap_found.point == 0.0 and gap_found.low is not None and gap_found.high is not None
+        assert gap_found.low == pytest.approx(-gap_found.high) and 0.05 < gap_found.high < 0.12
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_students_that_solve_nothing_may_still_solve_something_elsewhere(seeds: int) -> None:
+    teachers = np.array([1.0, 0.0] * 10), np.array([1.0, 1.0] * 10)
+    nothing_solved = np.zeros((seeds, 20))
+    found = estimate(teachers, (nothing_solved, nothing_solved), (np.zeros(20), np.zeros(20)), 0)
+    assert found.student_a.point == 0.0 and found.student_a.low == 0.0
+    assert found.student_a.high == pytest.approx(0.161, abs=0.001)  # Wilson, 0 of 20
+    assert found.student_gap.high is not None and found.student_gap.high > 0.1
+    assert found.lift_a.low is not None and found.lift_a.low < 0 < (found.lift_a.high or 0)
+    assert found.amplification.point == 0.0 and found.amplification.low is None
+
+
+def test_no_interval_of_a_success_leaves_0_to_1() -> None:
+    found = world(5, 2, 0.2, 0.45, seed_noise=0.2, n=20)
+    for arm in (found.student_a, found.student_b):
+        assert arm.low is not None and arm.high is not None and 0 <= arm.low <= arm.high <= 1
 
 
 @pytest.mark.slow

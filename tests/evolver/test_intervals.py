@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from evolver.intervals import bound, mean_interval, sign_flip_p, success_interval
+from evolver.intervals import DIFFERENCE, SHARE, alike_interval, bound, mean_interval, sign_flip_p, success_interval
 
 
 @pytest.mark.parametrize(("solved", "low", "high"), [(0, 0.0, 0.161), (20, 0.839, 1.0), (10, 0.299, 0.701)])
@@ -48,3 +48,23 @@ def test_a_one_sided_bound_misses_the_truth_about_as_often_as_it_says() -> None:
     rng = random.Random(6)
     missed = sum((bound([rng.gauss(0, 1) for _ in range(40)], "lower", 0.1, i) or 0) > 0 for i in range(300))
     assert 0.05 <= missed / 300 <= 0.16
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_tasks_that_are_all_alike_give_no_certainty(value: float) -> None:
+    found = success_interval([value] * 20)
+    assert found.low is not None and found.high is not None and found.high - found.low > 0.1
+    assert 0 <= found.low <= value <= found.high <= 1
+
+
+def test_what_is_alike_everywhere_is_bounded_as_wilson_bounds_0_of_n() -> None:
+    wilson = success_interval([0.0] * 20)
+    alike = alike_interval(0.0, 20, SHARE)
+    assert (alike.low, alike.high) == pytest.approx((wilson.low, wilson.high))
+    effect = mean_interval([0.0] * 20, span=DIFFERENCE)
+    assert (effect.low, effect.high) == pytest.approx((-(wilson.high or 0), wilson.high))
+
+
+def test_alike_numbers_without_bounds_have_no_interval() -> None:
+    found = mean_interval([700.0] * 20)
+    assert (found.point, found.low, found.high) == (700.0, None, None)
