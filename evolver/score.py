@@ -38,16 +38,19 @@ def rubric_of(scores: Sequence[Score]) -> float | None:
 def scorecard(rollout: Rollout, task: Task, scores: Sequence[Score], cost_usd: float | None) -> Scorecard:
     """The one card of a rollout.
 
-    A failure that is not the harness's own leaves everything unscored, with its error kept. Giving up as infeasible
-    scores 0 on a feasible task; on an infeasible one success needs a stated reason and an untouched state (which is
-    what the criteria of such a task check), and any other end scores 0.
+    A failure that is not the harness's own leaves everything unscored, with its error kept; the harness's own scores 0
+    where it left nothing to grade. Giving up as infeasible scores 0 on a feasible task; on an infeasible one success
+    needs a stated reason and an untouched state (which is what the criteria of such a task check), and any other end
+    scores 0.
     """
     graded = _in_rubric_order(task, scores)
     ours = rollout.error is not None and rollout.error.blame != "harness"
     success, rubric = success_of(graded), rubric_of(graded)
+    nothing_left = rollout.error is not None and not scores
+    wrong_end = (rollout.stop_reason == "infeasible") == task.feasible or not (task.feasible or _reason(rollout))
     if ours:
         success = rubric = None
-    elif (rollout.stop_reason == "infeasible") == task.feasible or not (task.feasible or _reason(rollout)):
+    elif nothing_left or wrong_end:
         success, rubric = False, 0.0
     return Scorecard(
         rollout_id=rollout.id,

@@ -92,6 +92,12 @@ def test_e03_the_harness_s_own_timeout_is_scored_by_the_state_it_left() -> None:
         assert (card.success, card.error) == (success, error)
 
 
+def test_e03_a_state_that_the_agent_made_too_large_to_grade_scores_0() -> None:
+    error = Failure(kind="state_too_large", blame="harness", message="more than 256 MiB")
+    card = scorecard(a_rollout(stop_reason="error", error=error), two_criteria(), [], 0.1)
+    assert (card.success, card.rubric, card.error) == (False, 0.0, error)
+
+
 def test_what_no_grader_answered_is_unscored_and_foreign_or_double_scores_are_errors() -> None:
     card = scorecard(a_rollout(), two_criteria(), [score("a", 1.0)], 0.0)
     assert [(s.criterion, s.value) for s in card.scores] == [("a", 1.0), ("b", None)]
