@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncIterator, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from devset.task import Task
 from evolver.budget import Budget
@@ -60,8 +63,18 @@ class Lab:
     def record(self, record: Record) -> None:
         """Makes a record durable, then tells the observers."""
         self.store.append(record)
+        self._show(lambda observer: observer.on_record(record))
+
+    def tell(self, text: str, done: int, total: int, detail: Mapping[str, JsonValue]) -> None:
+        """Tells the observers how far something has come."""
+        self._show(lambda observer: observer.progress(text, done, total, detail))
+
+    def _show(self, show: Callable[[Observer], None]) -> None:
         for observer in self.observers:
-            observer.on_record(record)
+            try:
+                show(observer)
+            except Exception as error:  # noqa: BLE001 - a view of the run must not end it
+                warnings.warn(f"{type(observer).__name__}: {type(error).__name__}: {error}", stacklevel=2)
 
     def harness(self, harness_id: str) -> Harness:
         if harness_id not in self._harnesses:
@@ -95,19 +108,17 @@ class Lab:
         async def one(item: tuple[int, RolloutKey, Task]) -> tuple[int, Scorecard]:
             return item[0], await self._score_one(item[1], item[2], player, role)
 
-        done_before = len(cards)
-        self._tell(label, done_before, len(attempts), cards)
+        self._tell(label, len(attempts), cards)
         async for position, card in (executor or self.executor).map(one, todo):
             cards[position] = card
-            self._tell(label, len(cards), len(attempts), cards)
+            self._tell(label, len(attempts), cards)
         return [cards[position] for position in range(len(attempts))]
 
-    def _tell(self, label: str, done: int, total: int, cards: dict[int, Scorecard]) -> None:
+    def _tell(self, label: str, total: int, cards: dict[int, Scorecard]) -> None:
         known = [c.success for c in cards.values() if c.success is not None]
         share = round(sum(known) / len(known), 3) if known else None
         tokens = sum(c.tokens or 0 for c in cards.values())
-        for observer in self.observers:
-            observer.progress(label, done, total, {"success": share, "tokens": tokens})
+        self.tell(label, len(cards), total, {"success": share, "tokens": tokens})
 
     def _key(self, attempt: Attempt, model_id: str) -> RolloutKey:
         task = attempt.task

@@ -59,7 +59,8 @@ async def ensure_students(lab: Lab, harness_ids: Sequence[str], distil: Distil) 
     for done, (harness_id, seed) in enumerate(wanted):
         if any((d.teacher_harness, d.seed) == (harness_id, seed) for d in lab.store.all(Distillation)):
             continue
-        _tell(lab, f"distil {harness_id[:12]}, seed {seed}", done, len(wanted))
+        what = f"distil {harness_id[:12]}, seed {seed}"
+        lab.tell(what, done, len(wanted), {})
         code = await distil(lab.store.path, harness_id, seed)
         if code == BUDGET_EXIT:
             raise BudgetSpent(
@@ -67,9 +68,7 @@ async def ensure_students(lab: Lab, harness_ids: Sequence[str], distil: Distil) 
             )
         if code != 0:
             again = f"evolver distil {lab.store.path} {harness_id[:12]} --seed {seed}"
-            _tell(
-                lab, f"distil {harness_id[:12]}, seed {seed} FAILED with exit code {code}; `{again}`", done, len(wanted)
-            )
+            lab.tell(f"{what} FAILED with exit code {code}; `{again}`", done, len(wanted), {})
 
 
 async def measure_gaps(lab: Lab, pairs: Sequence[tuple[str, str]], tasks: Sequence[Task], distil: Distil) -> None:
@@ -82,8 +81,3 @@ async def measure_gaps(lab: Lab, pairs: Sequence[tuple[str, str]], tasks: Sequen
         found = gap(lab.store, a, b)
         if lab.store.get(Gap, found.id) is None:
             lab.record(found)
-
-
-def _tell(lab: Lab, text: str, done: int, total: int) -> None:
-    for observer in lab.observers:
-        observer.progress(text, done, total, {})

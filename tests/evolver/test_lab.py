@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from devset.task import Task
 from evolver.config import RunConfig
@@ -12,7 +14,7 @@ from evolver.errors import ProviderFailed
 from evolver.executors.local import LocalExecutor
 from evolver.lab import TRIES, Attempt, Lab
 from evolver.protocols import Model, Ran
-from evolver.records import LedgerEntry, Rollout, Scorecard
+from evolver.records import LedgerEntry, Record, Rollout, Scorecard
 from evolver.store import Store
 from evolver.testing import FailingModel, FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel
 from harnesses.library import Library, UnknownHarness
@@ -110,3 +112,24 @@ async def test_an_unknown_harness_is_named(tmp_path: Path) -> None:
     here = lab(tmp_path, ScriptedModel([DONE]))
     with pytest.raises(UnknownHarness, match="0000"):
         await here.score([Attempt("0" * 40, tasks(1)[0], "race")])
+
+
+class Broken:
+    """An observer that fails at everything."""
+
+    def on_record(self, record: Record) -> None:
+        raise OSError("the terminal is gone")
+
+    def progress(self, text: str, done: int, total: int, detail: Mapping[str, JsonValue]) -> None:
+        raise ValueError("no such bar")
+
+    def close(self) -> None:
+        return None
+
+
+async def test_an_observer_that_fails_is_reported_and_stops_nothing(tmp_path: Path) -> None:
+    here = lab(tmp_path, ScriptedModel([DONE]))
+    here.observers.append(Broken())
+    with pytest.warns(UserWarning, match="Broken: OSError: the terminal is gone"):
+        [card] = await here.score([Attempt(root(here), tasks(1)[0], "race")])
+    assert card.success is True and here.store.all(Scorecard) == [card]
