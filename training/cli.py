@@ -35,18 +35,21 @@ def distil(
 async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> None:
     from devset.splits import load_split
     from evolver.commands.harness import resolved
-    from evolver.commands.talk import say
+    from evolver.commands.talk import run_console, say
     from evolver.lab import open_lab
-    from evolver.observers.console import ConsoleObserver, talk_console
     from evolver.store import Store
     from training.distil import Splits, distil
     from training.recipe import load_recipe
 
     recipe = load_recipe(recipe_name or Store.open(run).config.distil.recipe)
     async with open_lab(run) as lab:
-        lab.observers.append(ConsoleObserver(talk_console()))
+        console = run_console(lab.store)
+        lab.observers.append(console)
         harness_id = resolved(lab.library, name)
         limits = lab.config.tasks
         splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(load_split("test", limits.test)))
-        made = await distil(lab, harness_id, splits, recipe, seed, say)
+        try:
+            made = await distil(lab, harness_id, splits, recipe, seed, say)
+        finally:
+            console.close()
     say(f"student {made.student_model}: {run / made.checkpoint}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evolver.commands.talk import AsJson, RunDir, data_console, say, show_json
+from evolver.commands.talk import AsJson, RunDir, data_console, run_console, say, show_json
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
@@ -302,14 +302,9 @@ async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:
 @asynccontextmanager
 async def _watched(lab: Lab) -> AsyncIterator[None]:
     """The observers of a run, closed at its end however it ends."""
-    from evolver.observers.console import ConsoleObserver, talk_console
     from evolver.observers.mlflow import MlflowObserver
-    from evolver.report import harness_names
 
-    lab.observers += [
-        ConsoleObserver(talk_console(), harness_names(lab.store)),
-        MlflowObserver(lab.store.path, say),
-    ]
+    lab.observers += [run_console(lab.store), MlflowObserver(lab.store.path, say)]
     try:
         yield
     finally:

@@ -13,6 +13,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evolver.observers.console import ConsoleObserver
+    from evolver.store import Store
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 PIPE_WIDTH = 240
@@ -34,6 +37,14 @@ def data_console() -> Console:
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
+
+
+def run_console(store: Store) -> ConsoleObserver:
+    """Tells on stderr how a run goes, with the names of its harnesses in place of their ids."""
+    from evolver.observers.console import ConsoleObserver, talk_console
+    from evolver.report import harness_names
+
+    return ConsoleObserver(talk_console(), harness_names(store))
 
 
 def show_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

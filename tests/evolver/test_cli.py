@@ -19,7 +19,8 @@ import typer
 from evolver.cli import app, main
 from evolver.commands.experiment import _move_aside
 from evolver.commands.sandbox import ready_backends
-from evolver.config import load_config
+from evolver.commands.talk import run_console
+from evolver.config import RunConfig, load_config
 from evolver.errors import UsageError
 from evolver.records import Candidate, Decision, Ending, LedgerEntry, Rollout
 from evolver.sandboxes.doctor import Check
@@ -97,6 +98,18 @@ def test_no_words_give_help_and_an_unknown_command_a_hint(capsys: pytest.Capture
     code, _, err = called(capsys, "demoo")
     assert code == 2 and "No such command 'demoo'" in err
     assert called(capsys, "--version")[1].strip() == version("harness-evolver")
+
+
+def test_what_is_said_on_the_way_names_harnesses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store.create(tmp_path / "run", RunConfig())
+    library = Library(store.path / "library")
+    beta1 = library.add_seed("beta1")
+    library.close()
+    console = run_console(store)
+    console.progress(f"train rollouts under {beta1[:12]}", 0, 3, {"success": None, "tokens": 0})
+    console.progress(f"train rollouts under {beta1[:12]}", 3, 3, {"success": 1.0, "tokens": 0})
+    console.close()
+    assert capsys.readouterr().err == "train rollouts under beta1 3/3 · success 1.00\n"
 
 
 BAD_CONFIGS = {
