@@ -18,7 +18,7 @@ from typing import Literal
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, bound, mean_interval, nothing, sign_flip_p
-from evolver.population import final_cards, per_task, success_value
+from evolver.population import final_cards, mean_success, require_one_version
 from evolver.records import Candidate, Decision, Interval, Look, Scorecard
 
 MIN_COVERAGE = 0.8  # share of the asked tasks that must be scored in both arms before anything is concluded
@@ -160,7 +160,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         found = compare(case.confirmation, rules, rules.alpha, seed)
         reasons.append(f"fresh confirmation on select: {_words(found)}")
         confirmed = sorted(routes & shown_by(found, rules, rules.alpha))
-        if confirmed == ["cheaper"] and _success_on(case.dev.candidate) < case.best_success - rules.margin:
+        if confirmed == ["cheaper"] and mean_success(case.dev.candidate) < case.best_success - rules.margin:
             confirmed = []
             reasons.append(f"small losses add up: the lineage once had {100 * case.best_success:.1f} % on dev")
         verdict = "promote" if confirmed else _without_promotion(found, rules)
@@ -290,14 +290,7 @@ def detectable_effect(tasks: int, attempts: int, alpha: float, power: float = 0.
 def _require_same_tasks(candidate: Sequence[Scorecard], incumbent: Sequence[Scorecard]) -> None:
     if len({card.key.model_id for card in (*candidate, *incumbent)}) > 1:
         raise UsageError("the arms of a race were played by different models: compare harnesses under one model")
-    known: dict[str, tuple[str, str]] = {}
-    for card in (*incumbent, *candidate):
-        version = (card.key.task_hash, card.checker_hash)
-        if known.setdefault(card.key.task_id, version) != version:
-            raise UsageError(
-                f"task {card.key.task_id!r} was scored in two versions "
-                f"({known[card.key.task_id][0][:12]}, {version[0][:12]}): start a new run for changed tasks"
-            )
+    require_one_version([*incumbent, *candidate])
 
 
 def _by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
@@ -313,11 +306,6 @@ def _rubric_lead(candidate: dict[str, list[Scorecard]], incumbent: dict[str, lis
     theirs = {task: [c.rubric for c in incumbent[task] if c.rubric is not None] for task in candidate}
     leads = [sum(ours[t]) / len(ours[t]) - sum(theirs[t]) / len(theirs[t]) for t in candidate if ours[t] and theirs[t]]
     return sum(leads) / len(leads) if leads else None
-
-
-def _success_on(cards: Sequence[Scorecard]) -> float:
-    means = per_task(final_cards(cards), success_value)
-    return sum(means.values()) / len(means) if means else 0.0
 
 
 def _success(cards: Sequence[Scorecard]) -> float:

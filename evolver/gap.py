@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, SHARE, Span, alike_interval, nothing, success_interval
-from evolver.population import cards_of, final_cards, per_task, success_value
+from evolver.population import cards_of, final_cards, per_task, require_one_version, success_value
 from evolver.records import Distillation, Gap, Interval, Scorecard
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def gap(store: Store, a: str, b: str) -> Gap:
     teacher, base = _models(cards, made, (a, b))
     sides = [_side(cards, [d for d in made if d.teacher_harness == h], h, teacher, base) for h in (a, b)]
     tasks = _common_tasks([arm for s in sides for arm in (s.teacher, s.control, *s.students.values()) if arm])
-    _require_one_version([c for c in cards if c.key.harness_id in (a, b) and c.key.task_id in tasks])
+    require_one_version([c for c in cards if c.key.harness_id in (a, b) and c.key.task_id in tasks])
     found = estimate(
         (_row(sides[0].teacher, tasks), _row(sides[1].teacher, tasks)),
         (_rows(sides[0].students, tasks), _rows(sides[1].students, tasks)),
@@ -273,14 +273,6 @@ def _side(
 
 def _common_tasks(arms: Sequence[Means]) -> list[str]:
     return sorted(set.intersection(*(set(arm) for arm in arms))) if arms else []
-
-
-def _require_one_version(cards: Sequence[Scorecard]) -> None:
-    known: dict[str, tuple[str, str]] = {}
-    for card in cards:
-        version = (card.key.task_hash, card.checker_hash)
-        if known.setdefault(card.key.task_id, version) != version:
-            raise UsageError(f"task {card.key.task_id!r} was scored in two versions: start a new run for changed tasks")
 
 
 def _coverage(cards: Sequence[Scorecard], tasks: Sequence[str], pair: tuple[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from evolver.errors import UsageError
 from evolver.records import Candidate, Decision, Purpose, RolloutKey, Scorecard
 
 
@@ -103,3 +104,21 @@ def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | No
 
 def success_value(card: Scorecard) -> float | None:
     return None if card.success is None else float(card.success)
+
+
+def mean_success(cards: Sequence[Scorecard]) -> float:
+    """Success (0..1) over tasks, the attempts of a task averaged first; 0 when nothing is scored."""
+    means = per_task(final_cards(cards), success_value)
+    return sum(means.values()) / len(means) if means else 0.0
+
+
+def require_one_version(cards: Sequence[Scorecard]) -> None:
+    """Raises UsageError when a task was scored in two versions, or by two versions of its check."""
+    known: dict[str, tuple[str, str]] = {}
+    for card in cards:
+        version = (card.key.task_hash, card.checker_hash)
+        if known.setdefault(card.key.task_id, version) != version:
+            raise UsageError(
+                f"task {card.key.task_id!r} was scored in two versions "
+                f"({known[card.key.task_id][0][:12]}, {version[0][:12]}): start a new run for changed tasks"
+            )

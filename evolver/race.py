@@ -12,7 +12,7 @@ from evolver.authors.human import enter
 from evolver.decide import Arms, Case, decide, race_look, rejected_early
 from evolver.errors import NotReady, UsageError
 from evolver.lab import Attempt, Lab
-from evolver.population import Population, cards_of, final_cards, per_task, success_value
+from evolver.population import Population, cards_of, final_cards, mean_success
 from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, Rollout, Scorecard
 from evolver.score import Scored, evaluation, evaluation_id
 
@@ -117,7 +117,7 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     confirmation = None
     if looks[-1].verdict == "pass":
         confirmation = await _confirm(lab, candidate, incumbent, grounds.select)
-    best = max((_mean(dev_cards(lab, past)) for past in population.lineage), default=0.0)
+    best = max((mean_success(dev_cards(lab, past)) for past in population.lineage), default=0.0)
     case = Case(candidate, incumbent, tuple(looks), found, dev, confirmation, best)
     return decide(case, rules, seed, time.time())
 
@@ -184,7 +184,7 @@ def dev_success(lab: Lab) -> float:
     """The incumbent's success on dev, 0..1, over the attempts that belong to finished races."""
     population = population_of(lab)
     incumbent = population.incumbent or ""
-    return _mean(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent)))
+    return mean_success(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent)))
 
 
 def dev_cards(lab: Lab, harness_id: str) -> list[Scorecard]:
@@ -193,8 +193,3 @@ def dev_cards(lab: Lab, harness_id: str) -> list[Scorecard]:
 
 def _below(cards: Sequence[Scorecard], attempts: int) -> list[Scorecard]:
     return [card for card in cards if card.key.attempt < attempts]
-
-
-def _mean(cards: Sequence[Scorecard]) -> float:
-    means = per_task(cards, success_value)
-    return sum(means.values()) / len(means) if means else 0.0
