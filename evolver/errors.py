@@ -1,12 +1,8 @@
-"""Who is to blame: the few exception types, and the one boundary that turns them into a `Failure`."""
+"""Who is to blame: the few exception types, whose blame and kind a rollout keeps as its `Failure`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
-
-from evolver.records import Failure
 
 Blame = Literal["harness", "task", "provider", "sandbox", "grader", "platform"]
 
@@ -54,14 +50,3 @@ class CheckerFailed(Blamed):
 
 class BadAction(Exception):
     """The model asked for something that a tool can't do: returned to it as a tool error, never fatal."""
-
-
-@contextmanager
-def boundary(failures: list[Failure]) -> Iterator[None]:
-    """Turns one failed attempt into data: appends its `Failure` and swallows it. Usage, readiness, budget pass on."""
-    try:
-        yield
-    except Blamed as error:
-        failures.append(Failure(kind=error.kind, blame=error.blame, message=str(error)))
-    except TimeoutError as error:
-        failures.append(Failure(kind="timeout", blame="platform", message=str(error) or "timed out"))
