@@ -190,13 +190,15 @@ def _seed_notes(students: tuple[Array, Array]) -> list[str]:
 def gap(store: Store, a: str, b: str) -> Gap:
     """The gap of two harness ids on the test split, from what the run holds.
 
-    Only tasks that every arm has scored count (same versions). The teacher is the one of the distillations, or the
-    only model that is no student's and played both. Raises UsageError when the arms can't be compared.
+    Only tasks that every arm has scored count (same versions), and only students of one recipe. The teacher is the one
+    of the distillations, or the only model that is no student's and played both. Raises UsageError when the arms can't
+    be compared.
     """
     cards = [
         card for card in final_cards(store.all(Scorecard)) if card.key.split == "test" and card.key.purpose == "test"
     ]
-    made = [d for d in store.all(Distillation) if d.teacher_harness in (a, b)]
+    students = [d for d in store.all(Distillation) if d.teacher_harness in (a, b)]
+    made = _of_one_recipe(students, {a, b})
     teacher, base = _models(cards, made, (a, b))
     sides = [_side(cards, [d for d in made if d.teacher_harness == h], h, teacher, base) for h in (a, b)]
     tasks = _common_tasks([arm for s in sides for arm in (s.teacher, s.control, *s.students.values()) if arm])
@@ -232,8 +234,22 @@ def gap(store: Store, a: str, b: str) -> Gap:
         amplification=found.amplification,
         n_tasks=len(tasks),
         student_seeds=tuple(seeds),
-        notes=(*found.notes, *_coverage(cards, tasks, (a, b))),
+        notes=(*found.notes, *_other_recipes(len(students) - len(made)), *_coverage(cards, tasks, (a, b))),
         at=time.time(),
+    )
+
+
+def _of_one_recipe(made: Sequence[Distillation], pair: set[str]) -> list[Distillation]:
+    """The students of the newest recipe that was used under both harnesses, else of the newest one."""
+    recipes = [d.recipe for d in reversed(made)]
+    shared = (r for r in recipes if {d.teacher_harness for d in made if d.recipe == r} == pair)
+    chosen = next(shared, recipes[0] if recipes else None)
+    return [d for d in made if d.recipe == chosen]
+
+
+def _other_recipes(students: int) -> list[str]:
+    return (
+        [f"students of another recipe are left out: {students} (`evolver distil` makes one anew)"] if students else []
     )
 
 

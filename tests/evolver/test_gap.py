@@ -144,11 +144,12 @@ def played(harness: str, model: str, solved: str) -> list[Scorecard]:
     ]
 
 
-def student_of(harness: str, seed: int, base: str = "base") -> Distillation:
+def student_of(harness: str, seed: int, base: str = "base", rate: float = 1e-4) -> Distillation:
     return Distillation(
-        id=f"dis-{harness}-{seed}", teacher_harness=harness, teacher_model="teacher", base_model=base,
-        student_model=f"student-{harness}-{seed}", recipe={}, seed=seed, data_sha256="d", template_sha256="t", rows=9,
-        trained_tokens=9, dropped={}, train_loss_first=2.0, train_loss_last=0.1, train_s=9.0, checkpoint="c",
+        id=f"dis-{harness}-{seed}-{rate:g}", teacher_harness=harness, teacher_model="teacher", base_model=base,
+        student_model=f"student-{harness}-{seed}", recipe={"rate": rate}, seed=seed, data_sha256="d",
+        template_sha256="t", rows=9, trained_tokens=9, dropped={}, train_loss_first=2.0, train_loss_last=0.1,
+        train_s=9.0, checkpoint="c",
     )  # fmt: skip
 
 
@@ -184,6 +185,28 @@ def test_the_same_records_give_the_same_gap_and_new_students_a_new_one(tmp_path:
             store.append(card)
     more = gap(store, "a", "b")
     assert more.id != first.id and more.student_seeds == (0, 1)
+
+
+def test_students_of_different_recipes_are_never_compared(tmp_path: Path) -> None:
+    store = a_run(tmp_path / "run")
+    plain = gap(store, "a", "b")
+    store.append(student_of("a", 1, rate=9e-4))
+    for card in played("a", "student-a-1", "11111111"):
+        store.append(card)
+    again = gap(store, "a", "b")
+    assert again.student_a == plain.student_a and again.student_seeds == (0,)
+    assert any("another recipe are left out: 1" in note for note in again.notes)
+    store.append(student_of("b", 1, rate=9e-4))
+    for card in played("b", "student-b-1", "11111111"):
+        store.append(card)
+    newest = gap(store, "a", "b")
+    assert newest.student_seeds == (1,) and newest.student_gap.point == 0.0
+    alone = Store.create(tmp_path / "alone", RunConfig())
+    for harness, rate in (("a", 1e-4), ("b", 9e-4)):
+        for card in played(harness, "teacher", "1100") + played(harness, f"student-{harness}-0", "1100"):
+            alone.append(card)
+        alone.append(student_of(harness, 0, rate=rate))
+    assert gap(alone, "a", "b").student_gap.point is None
 
 
 def test_teachers_alone_have_a_gap_and_the_note_says_what_is_missing(tmp_path: Path) -> None:
