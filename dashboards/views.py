@@ -9,20 +9,10 @@ from functools import cached_property
 
 from dashboards import words
 from dashboards.queries import Run
-from evolver.intervals import nothing
+from evolver.intervals import nothing, wilson
 from evolver.population import Population
 from evolver.records import Candidate, ChannelRow, Decision, Distillation, Evaluation, Interval
 from evolver.report import SHOWN_FIRST, effect_of
-
-
-def wilson(hits: int, n: int, what: str) -> Interval:
-    """95 % Wilson interval of a share; it stays inside 0..1 at 0 of n and n of n."""
-    if n == 0:
-        return nothing(f"no {what}")
-    from scipy.stats import binomtest
-
-    ci = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
-    return Interval(point=hits / n, low=float(ci.low), high=float(ci.high), n=n, method=f"Wilson over {what}")
 
 
 def unique_labels(names: Mapping[str, str]) -> dict[str, str]:

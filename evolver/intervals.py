@@ -30,11 +30,17 @@ def success_interval(per_task: Sequence[float], seed: int = 0) -> Interval:
         return nothing()
     if any(value not in (0.0, 1.0) for value in per_task):
         return mean_interval(per_task, seed, SHARE)
+    return wilson(int(sum(per_task)), len(per_task), "tasks")
+
+
+def wilson(hits: int, n: int, what: str) -> Interval:
+    """95 % Wilson interval of `hits` of `n`, which `what` names; it stays inside 0..1 at 0 of n and n of n."""
+    if n == 0:
+        return nothing(f"no {what}")
     from scipy.stats import binomtest
 
-    n, solved = len(per_task), int(sum(per_task))
-    ci = binomtest(solved, n).proportion_ci(confidence_level=0.95, method="wilson")
-    return Interval(point=solved / n, low=float(ci.low), high=float(ci.high), n=n, method="Wilson over tasks")
+    ci = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
+    return Interval(point=hits / n, low=float(ci.low), high=float(ci.high), n=n, method=f"Wilson over {what}")
 
 
 def mean_interval(values: Sequence[float], seed: int = 0, span: Span | None = None) -> Interval:

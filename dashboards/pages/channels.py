@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboards import charts, frame, theme, words
-from dashboards.views import Story, wilson
+from dashboards.views import Story
+from evolver.intervals import wilson
 from evolver.phrasing import UNKNOWN, count
 from evolver.records import Interval
 

@@ -15,9 +15,9 @@ from dashboards import theme, words
 from dashboards.charts import channel_dots, incumbent_path
 from dashboards.frames import click_points, with_rings
 from dashboards.queries import open_run
-from dashboards.views import Story, layout, wilson
+from dashboards.views import Story, layout
 from evolver import figures
-from evolver.intervals import nothing
+from evolver.intervals import nothing, wilson
 from evolver.population import Population
 from evolver.records import Candidate, Interval, Manifest, ToolCall
 
