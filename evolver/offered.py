@@ -12,11 +12,10 @@ from evolver.records import ToolSpec
 
 @dataclass(frozen=True)
 class Offered:
-    """Names of the tools that a harness offers (None: it does not) and the GUI actions and arguments allowed."""
+    """Names of the tools that a harness offers (None: it does not) and the GUI actions allowed."""
 
     gui: str | None = None
     gui_actions: frozenset[str] = frozenset()
-    gui_arguments: frozenset[str] = frozenset()
     bash: str | None = None
     tree: str | None = None
 
@@ -33,7 +32,6 @@ def offered(tools: Sequence[ToolSpec]) -> Offered:
     return Offered(
         gui=gui.name if gui else None,
         gui_actions=_enum(gui) if gui else frozenset(),
-        gui_arguments=frozenset(_properties(gui)) if gui else frozenset(),
         bash=bash.name if bash else None,
         tree=tree.name if tree else None,
     )
