@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -11,16 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evolver.errors import NotReady, UsageError
+from evolver.sandboxes.recipe import cache_dir
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def cache_dir() -> Path:
-    """`$EVOLVER_CACHE`, or ~/.cache/evolver."""
-    return Path(os.environ.get("EVOLVER_CACHE") or Path.home() / ".cache" / "evolver")
 
 
 def base_checkpoint(base: str) -> Path:
