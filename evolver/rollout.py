@@ -20,6 +20,7 @@ from evolver.tools.dispatch import HARNESS_DIR
 from harnesses.harness import Harness
 
 HOME = "/home/user"
+HIDDEN = "/tmp/hidden"  # what a task's setup may read; gone before the agent starts
 PROGRAMS = "files/"  # the part of a harness tree that runs in the sandbox
 WINDOW_WAIT_S = 30.0
 FINISH_CHECK = "Look once more whether everything that was asked is done and saved. If so, terminate again."
@@ -95,25 +96,32 @@ async def _attempt(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], s
 
 async def set_up(sandbox: Sandbox, harness: Harness, task: Task) -> None:
     """Brings the machine to the task's initial state; anything that fails here costs no token (SetupFailed)."""
-    for path, data in task.exec_files.items():
-        await sandbox.write(f"{HOME}/{path}", data)
-    for path, data in harness.files.items():
-        if path.startswith(PROGRAMS):
-            await sandbox.write(f"{HARNESS_DIR}/{path}", data, mode=0o755 if path in harness.executable else 0o644)
+    try:
+        await _place_files(sandbox, harness, task)
+    except OSError as error:
+        raise SetupFailed(f"task {task.id}: its files can't be written: {error}") from error
     if task.setup.strip():
-        hidden = "/tmp/hidden"
-        for path, data in task.hidden_files.items():
-            await sandbox.write(f"{hidden}/{path}", data)
         ran = await sandbox.exec(
-            f"cd {HOME} && {{ {task.setup.strip()}\n}}; code=$?; rm -rf {hidden}; exit $code",
+            f"cd {HOME} && {{ {task.setup.strip()}\n}}; code=$?; rm -rf {HIDDEN}; exit $code",
             timeout_s=task.limits.setup_timeout_s,
-            env={"HIDDEN": hidden},
+            env={"HIDDEN": HIDDEN},
         )
         if ran.exit_code != 0:
             raise SetupFailed(f"task {task.id}: setup ended with {ran.exit_code}: {ran.output[-400:]}")
     for app in task.open:
         await sandbox.spawn(app.command)
         await _wait_for_window(sandbox, app.window, task)
+
+
+async def _place_files(sandbox: Sandbox, harness: Harness, task: Task) -> None:
+    for path, data in task.exec_files.items():
+        await sandbox.write(f"{HOME}/{path}", data)
+    for path, data in harness.files.items():
+        if path.startswith(PROGRAMS):
+            await sandbox.write(f"{HARNESS_DIR}/{path}", data, mode=0o755 if path in harness.executable else 0o644)
+    if task.setup.strip():
+        for path, data in task.hidden_files.items():
+            await sandbox.write(f"{HIDDEN}/{path}", data)
 
 
 async def _wait_for_window(sandbox: Sandbox, title: str, task: Task) -> None:

@@ -119,6 +119,18 @@ async def test_s10_a_failed_setup_costs_no_token() -> None:
     assert not model.requests and state is None
 
 
+class Full(FakeSandbox):
+    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        raise OSError("no space left on device")
+
+
+async def test_s10_files_that_do_not_fit_are_a_failed_setup_of_one_attempt() -> None:
+    machines = FakeSandboxes(lambda: Full({}, SCREEN))
+    rollout, state = await play(ScriptedModel([DONE]), t=task(exec_files={"a.txt": b"a"}), machines=machines)
+    assert rollout.error is not None and (rollout.error.kind, rollout.error.blame) == ("setup", "task")
+    assert "no space left" in rollout.error.message and state is None
+
+
 class Dying(FakeSandbox):
     async def bash(self, command: str, *, timeout_s: float) -> Ran:
         raise SandboxLost("out of memory")
