@@ -23,7 +23,7 @@ def unique_labels(names: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PathPoint:
-    """One judged harness: tokens of the whole run when it was judged (None: no ledger yet) and its success on dev."""
+    """One judged harness: known tokens of the whole run when it was judged, and its success on dev."""
 
     candidate: str
     name: str
