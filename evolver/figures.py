@@ -1,7 +1,6 @@
 """The two figures of a run (Plotly): the gap of teachers and students, and the candidates against their incumbents.
 
-The same figures serve the report, the dashboard and the README. Colours keep a contrast of at least 3 on white and on
-a dark page (Okabe and Ito); no meaning is carried by colour alone.
+The same figures serve the report, the dashboard and the README.
 """
 
 from __future__ import annotations
@@ -13,20 +12,14 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from evolver.errors import NotReady
+from evolver.marks import BLUE, GREY, VERDICTS, VERMILLION
 from evolver.phrasing import pp
 from evolver.records import Decision, Distillation, Evaluation, Gap, Interval
 from evolver.report import effect_of
 from evolver.store import Store
 
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#767676"
 FAINT = "rgba(128, 128, 128, 0.35)"
 BAND = "rgba(128, 128, 128, 0.14)"
-VERDICTS = {
-    "promote": (BLUE, "circle", "● promote"),
-    "reject": (VERMILLION, "x", "✕ reject"),
-    "inconclusive": (GREY, "diamond-open", "◇ inconclusive"),
-    "keep": (PURPLE, "square", "■ keep"),
-}
 
 
 def seed_dots(store: Store) -> dict[str, list[float]]:
@@ -77,16 +70,16 @@ def forest_figure(decisions: Sequence[Decision], names: Mapping[str, str], min_e
         figure.add_vrect(x0=-100 * min_effect, x1=100 * min_effect, fillcolor=BAND, line_width=0, layer="below")
     figure.add_vline(x=0, line_color=GREY, line_width=1.5)
     for row, (decision, effect, where) in enumerate(shown):
-        colour, symbol, word = VERDICTS[decision.verdict]
-        marker = {"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}}
+        mark = VERDICTS[decision.verdict]
+        marker = {"color": mark.colour, "symbol": mark.symbol, "size": 11, "line": {"width": 2, "color": mark.colour}}
         figure.add_trace(
             go.Scatter(
-                x=[_pp(effect.point)], y=[row], mode="markers", marker=marker, error_x=_spread(effect, colour),
+                x=[_pp(effect.point)], y=[row], mode="markers", marker=marker, error_x=_spread(effect, mark.colour),
                 hovertemplate=f"{labels[row]}<br>{pp(effect)}<extra></extra>", customdata=[decision.candidate_harness],
             )
         )  # fmt: skip
-        text = f"<b>{word}</b>  {pp(effect)}, {where}, n = {effect.n}"
-        note = {"text": text, "font": {"color": colour}, "showarrow": False, "xanchor": "left"}
+        text = f"<b>{mark.label}</b>  {pp(effect)}, {where}, n = {effect.n}"
+        note = {"text": text, "font": {"color": mark.colour}, "showarrow": False, "xanchor": "left"}
         figure.add_annotation(x=1.02, xref="paper", y=row, yref="y", **note)
     ticks = {"tickvals": list(range(len(shown))), "ticktext": labels, "range": [-0.6, len(shown) - 0.4]}
     figure.update_yaxes(**ticks, showgrid=False, zeroline=False)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from evolver.budget import Spent
 from evolver.config import DemonstratorSpec
+from evolver.marks import VERDICTS
 from evolver.phrasing import UNKNOWN, count, dollars, percent, pp, ratio
 from evolver.population import Population
 from evolver.records import (
@@ -32,7 +33,6 @@ from evolver.records import (
 from evolver.store import Store
 from harnesses.library import Library
 
-MARKS = {"promote": "● promote", "reject": "✕ reject", "inconclusive": "◇ inconclusive", "keep": "■ keep"}
 SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train", "admit")
 
 
@@ -143,11 +143,11 @@ def lineage_table(store: Store, names: dict[str, str]) -> Table:
     for candidate in store.all(Candidate):
         decision = decisions.get(candidate.id)
         if decision is None:
-            verdict = "▲ start" if not candidate.parents else "○ undecided"
+            verdict = VERDICTS["undecided" if candidate.parents else "start"].label
             measured, costs = ("", ""), ("", "")
         else:
             effect, where = effect_of(decision)
-            verdict = MARKS[decision.verdict]
+            verdict = VERDICTS[decision.verdict].label
             measured = (pp(effect) if effect else UNKNOWN, f"{where}, n = {effect.n}" if effect else where)
             costs = (count(decision.tokens_per_solved), count(decision.incumbent_tokens_per_solved))
         parents = ", ".join(_name(parent, names) for parent in candidate.parents)

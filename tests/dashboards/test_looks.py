@@ -16,7 +16,6 @@ from dashboards.charts import channel_dots, incumbent_path
 from dashboards.frames import click_points, with_rings
 from dashboards.queries import open_run
 from dashboards.views import Story, layout
-from evolver import figures
 from evolver.intervals import nothing, wilson
 from evolver.population import Population
 from evolver.records import Candidate, Interval, Manifest, ToolCall
@@ -48,12 +47,6 @@ def test_u37_every_mark_stands_out_on_both_grounds(hue: str, ground: str) -> Non
 def test_u37_no_colour_is_written_outside_the_theme() -> None:
     others = [p for p in FOLDER.rglob("*.py") if p.name != "theme.py"]
     assert others and not [p for p in others if re.search(r"[\"']#[0-9a-fA-F]{3,8}[\"']|rgba?\(", p.read_text())]
-
-
-def test_the_report_and_the_pages_share_one_palette() -> None:
-    for verdict, (colour, symbol, label) in figures.VERDICTS.items():
-        mark = theme.VERDICTS[verdict]
-        assert (mark.colour, mark.symbol, mark.label) == (colour, symbol, label)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,35 @@
+"""How a verdict looks wherever it is shown: colour, shape and word, so that no meaning is carried by colour alone.
+
+Four hues with a contrast of at least 3 on white and on a dark page (Okabe and Ito's blue, vermillion, green, purple)
+and one grey.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLUE, VERMILLION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#767676"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How one meaning looks: colour, plotly symbol, glyph of the same shape, word."""
+
+    colour: str
+    symbol: str
+    glyph: str
+    word: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.glyph} {self.word}"
+
+
+VERDICTS = {
+    "promote": Mark(BLUE, "circle", "●", "promote"),
+    "reject": Mark(VERMILLION, "x", "✕", "reject"),
+    "inconclusive": Mark(GREY, "diamond-open", "◇", "inconclusive"),
+    "keep": Mark(PURPLE, "square", "■", "keep"),
+    "start": Mark(GREEN, "triangle-up", "▲", "start"),
+    "undecided": Mark(GREY, "circle-open", "○", "undecided"),
+}
