@@ -64,7 +64,8 @@ def report(store: Store) -> Report:
         Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
     ]
     tables = (lineage_table(store, names), channel_table(store, names), *gaps, ledger_table(store))
-    return Report(f"Run {store.path.name}", (*header(store, names), *student_lines(store, names)), tables)
+    lines = (*header(store, names), *teacher_lines(store, names), *student_lines(store, names))
+    return Report(f"Run {store.path.name}", lines, tables)
 
 
 def teacher_line(store: Store) -> str:
@@ -95,13 +96,29 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
     return lines
 
 
+def success_text(evaluation: Evaluation) -> str:
+    """Success with its interval; apart as well for families that training tasks come from and those they never do."""
+    seen, unseen = evaluation.success_seen, evaluation.success_unseen
+    if seen is None or unseen is None:
+        return percent(evaluation.success)
+    apart = f"seen families {percent(seen)}, n = {seen.n}; unseen {percent(unseen)}, n = {unseen.n}"
+    return f"{percent(evaluation.success)} ({apart})"
+
+
+def teacher_lines(store: Store, names: dict[str, str]) -> list[str]:
+    """The teacher's success under each harness, on the split that the report shows."""
+    return [
+        f"teacher under {_name(e.harness_id, names)}: {e.split} {success_text(e)}" for e in shown_evaluations(store)
+    ]
+
+
 def student_lines(store: Store, names: dict[str, str]) -> list[str]:
     """One line per student: rows, loss, and its success beside the untrained control's on the test split."""
     measured = {(e.model_id, e.harness_id): e for e in store.all(Evaluation) if e.purpose == "test"}
 
     def success(model_id: str, harness_id: str) -> str:
         found = measured.get((model_id, harness_id))
-        return percent(found.success) if found else UNKNOWN
+        return success_text(found) if found else UNKNOWN
 
     return [
         f"student of {_name(d.teacher_harness, names)}, seed {d.seed}: "

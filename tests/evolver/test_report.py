@@ -72,6 +72,18 @@ def test_channels_show_calls_and_success_with_n(tmp_path: Path) -> None:
     assert row["success by channel"] == "gui 50.0 % [20.0, 80.0] (n = 10); terminal 90.0 % [70.0, 98.0] (n = 14)"
 
 
+def test_seen_and_unseen_families_are_shown_apart(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    apart = {"success_seen": ci(0.9, 0.8, 0.95, 30), "success_unseen": ci(0.5, 0.2, 0.8, 10)}
+    for model in (TEACHER, "smollm2-135m"):
+        made = evaluation(BETA1, model, ci(0.8, 0.7, 0.9, 40), "test")
+        store.append(made.model_copy(update={"id": f"e-test-{model}", "split": "test", **apart}))
+    said = "80.0 % [70.0, 90.0] (seen families 90.0 % [80.0, 95.0], n = 30; unseen 50.0 % [20.0, 80.0], n = 10)"
+    lines = report(store).lines
+    assert f"teacher under beta1: test {said}" in lines and "teacher under alpha: dev 30.0 % [15.0, 50.0]" in lines
+    assert any(line.startswith("student of beta1") and line.endswith(f"untrained {said}") for line in lines)
+
+
 def test_a_test_evaluation_of_the_teacher_is_shown_before_dev_and_a_students_never(tmp_path: Path) -> None:
     store = sample_run(tmp_path / "run")
     tested = evaluation(BETA1, TEACHER, ci(0.8, 0.7, 0.9, 40), "test").model_copy(
