@@ -192,6 +192,11 @@ def _why(candidate: Candidate, decision: Decision | None) -> str:
         parts.append(f"changes: {'; '.join(candidate.changes)}")
     if decision is not None:
         parts.append(f"{decision.verdict}: {'; '.join(decision.reasons)}")
+        aa, ab = decision.flip_rate_aa, decision.flip_rate_ab
+        if aa is not None and ab is not None:
+            parts.append(
+                f"a task flips in {100 * aa:.0f} % of the incumbent's own repeats, {100 * ab:.0f} % across arms"
+            )
     return f"{candidate.name}: " + " | ".join(parts)
 
 

@@ -37,6 +37,7 @@ def test_the_lineage_tells_what_was_tried_what_came_of_it_and_why(tmp_path: Path
     assert beta1["effect [95 %]"] == "+60.0 pp [+40.0, +80.0]" and beta1["measured on"] == "select, n = 24"
     assert (beta1["tokens/solved"], beta1["incumbent's"]) == ("1,500", "5,200")
     assert cells(lineage, 2)["measured on"] == "dev x1, n = 24" and cells(lineage, 2)["verdict"] == "✕ reject"
+    assert "a task flips in 5 % of the incumbent's own repeats, 30 % across arms" in lineage.notes[1]
     assert "promote: confirmed on select" in lineage.notes[1] and "tools: + bash" in lineage.notes[1]
 
 
