@@ -73,10 +73,10 @@ class Budget:
             )
 
     def price(self, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:
-        """Cost in $ of so many tokens, None when unknown. The demonstrator and students cost 0 by declaration."""
-        if model_id.startswith(FREE):
-            return 0.0
+        """Cost in $ of so many tokens, None when unknown. What has no price and runs here costs 0 by declaration."""
         price = self._store.config.prices.get(model_id)
+        if price is None and model_id.startswith(FREE):
+            return 0.0
         if price is None or input_tokens is None or output_tokens is None:
             return None
         return (input_tokens * price.input + output_tokens * price.output) / 1e6

@@ -34,6 +34,12 @@ def test_e13_a_teacher_without_a_price_never_starts() -> None:
         RunConfig(teacher=OpenAISpec(kind="openai", model="gpt-x"))
 
 
+def test_e13_a_billed_model_that_is_called_a_student_is_billed(tmp_path: Path) -> None:
+    _, one = budget(tmp_path / "run", RunConfig(prices={"student-70b": Price(input=2.0, output=10.0)}))
+    assert one.price("student-70b", 1_000_000, 0) == pytest.approx(2.0)
+    assert one.price("student-0123456789ab", 1_000_000, 0) == 0.0
+
+
 def test_e13_prices_come_from_the_config_and_only_declared_models_are_free(tmp_path: Path) -> None:
     prices = {"gpt-x": Price(input=2.0, output=10.0)}
     _, one = budget(tmp_path / "run", RunConfig(prices=prices, tasks=TaskLimitsConfig(dev=2)))
