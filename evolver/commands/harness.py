@@ -128,11 +128,16 @@ def open_library(run: Path) -> Library:
 
 
 def resolved(library: Library, asked: str) -> str:
-    """The full id of a harness by name, id or unique prefix. Raises `UsageError` with what is near it."""
+    """The full id of a harness by name, id or unique prefix; a seed that the library lacks is added to it.
+
+    Raises `UsageError` with what is near it.
+    """
+    from evolver.authors.human import enter
     from harnesses.library import UnknownHarness
+    from harnesses.tree import SEEDS
 
     try:
-        return library.resolve(asked)
+        return enter(library, asked) if asked in SEEDS else library.resolve(asked)
     except UnknownHarness as error:
         known = sorted({*library.names(), *library.frozen()})
         close = difflib.get_close_matches(asked, known, n=3)
@@ -144,6 +149,7 @@ def find(asked: str, run: Path | None) -> Harness:
     """A harness of a run, a seed, or a directory. Raises `UsageError`."""
     from evolver.authors.human import read_named
     from harnesses.library import UnknownHarness
+    from harnesses.tree import SEEDS
 
     if run is None:
         return read_named(asked)
@@ -151,7 +157,7 @@ def find(asked: str, run: Path | None) -> Harness:
     try:
         return library.get(asked)
     except UnknownHarness:
-        if Path(asked).is_dir():
+        if asked in SEEDS or Path(asked).is_dir():
             return read_named(asked)
         return library.get(resolved(library, asked))
 

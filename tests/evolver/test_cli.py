@@ -18,6 +18,7 @@ import typer
 
 from evolver.cli import app, main
 from evolver.commands.experiment import _move_aside
+from evolver.commands.harness import resolved
 from evolver.commands.sandbox import ready_backends
 from evolver.commands.talk import run_console
 from evolver.config import RunConfig, load_config
@@ -26,6 +27,7 @@ from evolver.records import Candidate, Decision, Ending, LedgerEntry, Rollout
 from evolver.sandboxes.doctor import Check
 from evolver.store import Store
 from harnesses.library import Library
+from harnesses.tree import read_tree, seed_path
 from tests.evolver.sample_run import sample_run
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +112,16 @@ def test_what_is_said_on_the_way_names_harnesses(tmp_path: Path, capsys: pytest.
     console.progress(f"train rollouts under {beta1[:12]}", 3, 3, {"success": 1.0, "tokens": 0})
     console.close()
     assert capsys.readouterr().err == "train rollouts under beta1 3/3 · success 1.00\n"
+
+
+def test_a_seed_can_be_named_in_a_run_that_never_used_it(tmp_path: Path) -> None:
+    library = Library(tmp_path / "library")
+    mine = library.add_seed("alpha")
+    assert resolved(library, mine[:8]) == resolved(library, "alpha") == mine
+    assert "beta2" not in library.names() and library.get(resolved(library, "beta2")).channels == {"gui", "terminal"}
+    assert library.names()["beta2"] == read_tree(seed_path("beta2")).id
+    with pytest.raises(UsageError, match="did you mean"):
+        resolved(library, "beta22")
 
 
 BAD_CONFIGS = {
