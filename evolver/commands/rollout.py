@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +23,7 @@ LONGEST_OUTPUT = 600
 @app.command("list")
 def list_rollouts(
     run: RunDir,
-    harness: Annotated[str | None, typer.Option(help="Only under this harness (id or its beginning).")] = None,
+    harness: Annotated[str | None, typer.Option(help="Only under this harness (name, id or its beginning).")] = None,
     task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,17 +34,22 @@ def list_rollouts(
       evolver rollout list runs/demo --task files.rename-0003
     """
     from evolver.records import Rollout, Scorecard
+    from evolver.report import harness_names
     from evolver.store import Store
 
     store = Store.open(run)
+    names = harness_names(store)
     cards = {card.rollout_id: card for card in store.all(Scorecard)}
-    chosen = [
-        r for r in store.all(Rollout) if r.key.harness_id.startswith(harness or "") and task in (None, r.key.task_id)
+    found = [
+        _row(r, cards.get(r.id), names)
+        for r in store.all(Rollout)
+        if (names.get(r.key.harness_id) == harness or r.key.harness_id.startswith(harness or ""))
+        and task in (None, r.key.task_id)
     ]
     if as_json:
-        show_json({"rollouts": [_row(rollout, cards.get(rollout.id)) for rollout in chosen]})
+        show_json({"rollouts": found})
         return
-    rows = [tuple(str(value) for value in _row(rollout, cards.get(rollout.id)).values()) for rollout in chosen]
+    rows = [tuple(str(value) for value in row.values()) for row in found]
     columns = ("rollout", "purpose", "harness", "model", "task", "attempt", "outcome", "turns", "tokens", "stopped")
     show_table(f"{len(rows):,} rollouts", columns, rows)
 
@@ -61,6 +67,7 @@ def show(
       evolver rollout show runs/demo r-0b2f
     """
     from evolver.records import Scorecard
+    from evolver.report import harness_names
     from evolver.store import Store
 
     store = Store.open(run)
@@ -69,7 +76,7 @@ def show(
     if as_json:
         show_json({"rollout": found.model_dump(mode="json"), "scorecard": card and card.model_dump(mode="json")})
         return
-    for name, value in _row(found, card).items():
+    for name, value in _row(found, card, harness_names(store)).items():
         typer.echo(f"{name}: {value}")
     for turn in found.turns:
         typer.echo(f"\n--- turn {turn.index} · {turn.channel}{f' · slip: {turn.slip}' if turn.slip else ''}")
@@ -96,13 +103,13 @@ def _find(store: Store, asked: str) -> Rollout:
     raise UsageError(f"{len(found)} rollouts begin with {asked!r} ({near}, ...): give more of the id")
 
 
-def _row(rollout: Rollout, card: Scorecard | None) -> dict[str, object]:
+def _row(rollout: Rollout, card: Scorecard | None, names: Mapping[str, str]) -> dict[str, object]:
     success = None if card is None else card.success
     outcome = {True: "solved", False: "failed", None: "not graded" if card is None else "unscored"}[success]
     return {
         "id": rollout.id,
         "purpose": rollout.key.purpose,
-        "harness": rollout.key.harness_id[:12],
+        "harness": names.get(rollout.key.harness_id, rollout.key.harness_id[:12]),
         "model": rollout.key.model_id,
         "task": rollout.key.task_id,
         "attempt": rollout.key.attempt,

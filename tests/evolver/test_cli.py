@@ -28,7 +28,8 @@ from evolver.sandboxes.doctor import Check
 from evolver.store import Store
 from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path
-from tests.evolver.sample_run import sample_run
+from tests.evolver.rollouts import KEY, a_rollout
+from tests.evolver.sample_run import ALPHA, BETA1, sample_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -245,6 +246,21 @@ def test_reads_have_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "T" in found["components"] and "bash" in found["patch"]
     assert json.loads(called(capsys, "harness", "show", "beta1", "--json")[1])["id"] == seeds[1]["id"]
     assert json.loads(called(capsys, "rollout", "list", str(path), "--json")[1]) == {"rollouts": []}
+
+
+def test_attempts_are_listed_by_the_names_of_their_harnesses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = sample_run(tmp_path / "run")
+    for number, harness in enumerate((ALPHA, BETA1, "e" * 40)):
+        store.append(a_rollout(id=f"r-{number}", key=KEY.model_copy(update={"harness_id": harness})))
+
+    def listed(*words: str) -> list[str]:
+        out = called(capsys, "rollout", "list", str(store.path), "--json", *words)[1]
+        return [row["harness"] for row in json.loads(out)["rollouts"]]
+
+    assert listed() == ["alpha", "beta1", "e" * 12]
+    assert listed("--harness", "beta1") == listed("--harness", BETA1[:8]) == ["beta1"]
 
 
 def test_propose_adds_one_candidate_and_refuses_it_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
