@@ -67,9 +67,12 @@ class Budget:
         """Writes one entry. Raises `UsageError` after writing it when its price is unknown and that isn't allowed."""
         self._store.append(entry)
         if entry.cost_usd is None and entry.calls and not self._store.config.allow_unpriced:
+            priced = entry.model_id in self._store.config.prices
+            why = "the endpoint reported no token counts" if priced else "it has no price"
+            mend = "use an endpoint that reports usage" if priced else f'add [prices."{entry.model_id}"] to the config'
             raise UsageError(
-                f"a call to {entry.model_id!r} as {entry.role} has no known cost, so no cap could hold: add "
-                f'[prices."{entry.model_id}"] to the config, or set allow_unpriced = true, and run it again'
+                f"a call to {entry.model_id!r} as {entry.role} has no known cost ({why}), so no cap could hold: "
+                f"{mend}, or set allow_unpriced = true, and run it again"
             )
 
     def price(self, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:

@@ -79,10 +79,11 @@ def teacher_line(store: Store) -> str:
 def header(store: Store, names: dict[str, str]) -> list[str]:
     cards, endings = store.all(Scorecard), store.all(Ending)
     unscored = sum(card.success is None for card in cards)
+    graded = len(cards) - unscored
     lines = [
         f"teacher: {teacher_line(store)}",
         f"run {store.run_id}, lineage {store.config.lineage}, seed {store.config.seed}",
-        f"{len(store.all(Rollout)):,} rollouts, {len(cards):,} graded, {unscored:,} unscored (our failure: in no mean)",
+        f"{len(store.all(Rollout)):,} rollouts, {graded:,} graded, {unscored:,} unscored (our failure: in no mean)",
     ]
     incumbent = Population(store.all(Candidate), store.all(Decision)).incumbent
     if incumbent is not None:

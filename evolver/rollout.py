@@ -12,7 +12,7 @@ from shlex import quote
 from devset.task import Task
 from evolver.channels import channel_of
 from evolver.context import frames_in, request_for, request_sha256, summary_of
-from evolver.errors import Blamed, SandboxLost, SetupFailed
+from evolver.errors import Blamed, SandboxLost, SetupFailed, UsageError
 from evolver.protocols import Model, Privileged, Request, Sandbox, Sandboxes
 from evolver.records import Completion, Failure, Image, Observed, Rollout, RolloutKey, StopReason, ToolResult, Turn
 from evolver.tools import call_tool, render_marks, render_tree
@@ -54,7 +54,8 @@ class Progress:
 
 async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str]) -> tuple[Rollout, bytes | None]:
     """Runs one attempt to its end. What goes wrong on our side becomes `Rollout.error` and a state of None;
-    only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions."""
+    only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions. An endpoint that
+    refuses half-way is an error of the provider: the calls before it are billed, so their record must not be lost."""
     started = time.time()
     progress = Progress()
     try:
@@ -62,6 +63,11 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
     except Blamed as error:
         progress.stop = "error"
         progress.error = Failure(kind=error.kind, blame=error.blame, message=str(error)[:2_000])
+    except UsageError as error:
+        if not progress.turns:
+            raise
+        progress.stop = "error"
+        progress.error = Failure(kind="refused", blame="provider", message=str(error)[:2_000])
     rollout = Rollout(
         id=job.rollout_id,
         key=job.key,

@@ -58,13 +58,15 @@ class OpenAIModel:
         return client, key
 
     async def complete(self, request: Request) -> Completion:
-        """One reply; retries transport errors, 408, 409, 429 and 5xx for `retry_for_s` seconds in all."""
+        """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds, and the last
+        try has `timeout_s` of its own."""
         body = self._body(request)
         limiter = limiter_for(self.url, self._spec.concurrency)
         bound_s = self._spec.timeout_s + self._spec.retry_for_s
         tries, last = 0, "no answer"
         async with limiter.slot():
-            deadline = time.monotonic() + bound_s  # waiting for a slot of ours is not the endpoint's fault
+            # Waiting for a slot of ours is not the endpoint's fault.
+            last_try = time.monotonic() + self._spec.retry_for_s
             with suppress(TimeoutError):  # told below, with what the endpoint said last
                 async with asyncio.timeout(bound_s):
                     while True:
@@ -80,7 +82,7 @@ class OpenAIModel:
                         if answer.asked_s:
                             limiter.hold(answer.asked_s)
                         wait_s = delay_s(tries - 1, answer.asked_s)
-                        if time.monotonic() + wait_s > deadline:
+                        if time.monotonic() + wait_s > last_try:
                             break
                         await asyncio.sleep(wait_s)
         raise ProviderFailed(f"{self.declared} gave no usable answer in {tries} tries; last: {last}")

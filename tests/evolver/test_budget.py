@@ -29,6 +29,13 @@ def test_e13_an_unpriced_call_stops_but_is_kept_in_the_ledger(tmp_path: Path) ->
     assert (allowed.spent().unknown_cost, allowed.spent().cost_usd) == (1, 0.0)
 
 
+def test_e13_a_priced_model_without_token_counts_is_told_apart_from_one_without_a_price(tmp_path: Path) -> None:
+    store, one = budget(tmp_path / "run", RunConfig(prices={"gpt-x": Price(input=1, output=2)}))
+    with pytest.raises(UsageError, match=r"reported no token counts.*an endpoint that reports usage") as raised:
+        one.charge(ledger("a", role="teacher", model_id="gpt-x", input_tokens=None, cost_usd=None))
+    assert "add [prices" not in str(raised.value) and len(store.all(LedgerEntry)) == 1
+
+
 def test_e13_a_teacher_without_a_price_never_starts() -> None:
     with pytest.raises(ValueError, match="no price for model 'gpt-x'"):
         RunConfig(teacher=OpenAISpec(kind="openai", model="gpt-x"))

@@ -282,6 +282,15 @@ async def test_s36_an_endpoint_that_never_answers_is_left_in_time() -> None:
     assert time.monotonic() - started < 3
 
 
+async def test_a_refused_connection_is_given_up_after_retry_for_s_whatever_one_try_may_take() -> None:
+    with serving(OK) as endpoint:
+        url = endpoint.url
+    started = time.monotonic()
+    with pytest.raises(ProviderFailed, match="Connect"):
+        await model(url, timeout_s=60, retry_for_s=0.5).complete(request())
+    assert time.monotonic() - started < 10
+
+
 async def test_nobody_listens() -> None:
     with serving(OK) as endpoint:
         url = endpoint.url

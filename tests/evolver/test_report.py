@@ -120,7 +120,7 @@ def test_the_header_says_who_taught_and_e35_how_it_ended(tmp_path: Path) -> None
     store = sample_run(tmp_path / "run")
     text = "\n".join(report(store).lines)
     assert "teacher: demonstrator (scripted, slip rate 0.05)" in text and "state: done" in text
-    assert "2 graded, 1 unscored" in text and "best harness: beta1" in text
+    assert "1 graded, 1 unscored" in text and "best harness: beta1" in text
     assert "student of beta1, seed 0: smollm2-135m, 240 rows, loss 2.000 → 0.200, 60 s; test 40.0 %" in text
     store.append(Ending(id="end-2", reason="budget", detail="caps.tokens = 10 is spent", at=9.0))
     assert "state: stopped before the end (budget): caps.tokens = 10 is spent" in report(store).lines

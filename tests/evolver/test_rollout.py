@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from devset.task import Criterion, Rubric, Task
-from evolver.errors import ProviderFailed, SandboxLost
-from evolver.protocols import Model, Ran, Sandboxes
+from evolver.errors import ProviderFailed, SandboxLost, UsageError
+from evolver.protocols import Model, Ran, Request, Sandboxes
 from evolver.records import Completion, Rollout, RolloutKey
 from evolver.rollout import FINISH_CHECK, Job, run_rollout
 from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes, ScriptedModel, reply
@@ -147,6 +147,29 @@ async def test_s36_a_dead_endpoint_is_the_providers_failure() -> None:
     rollout, state = await play(FailingModel(ProviderFailed("no answer in 120 s")))
     assert rollout.error is not None and rollout.error.blame == "provider"
     assert state is None
+
+
+class RefusingModel(ScriptedModel):
+    """Plays `answers` replies, then refuses every call for good."""
+
+    answers = 1
+
+    async def complete(self, request: Request) -> Completion:
+        if len(self.requests) >= self.answers:
+            raise UsageError("HTTP 400: the context is too long")
+        return await super().complete(request)
+
+
+async def test_e13_a_refusal_half_way_keeps_the_record_of_the_calls_that_were_billed() -> None:
+    rollout, state = await play(RefusingModel([LIST]))
+    assert len(rollout.turns) == 1 and state is None and rollout.stop_reason == "error"
+    assert rollout.error is not None and (rollout.error.kind, rollout.error.blame) == ("refused", "provider")
+    assert "context is too long" in rollout.error.message
+
+
+async def test_a_refusal_of_the_first_call_is_wrong_input() -> None:
+    with pytest.raises(UsageError, match="bad key"):
+        await play(FailingModel(UsageError("bad key")))
 
 
 async def test_the_finish_check_asks_once() -> None:
