@@ -64,8 +64,9 @@ def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path,
     model.save_pretrained(out)
     shutil.copy(base / "tokenizer.json", out / "tokenizer.json")
     shutil.rmtree(work, ignore_errors=True)
-    tokens = recipe.epochs * sum(len(row.ids) for row in rows)
-    return Trained(losses[0], losses[-1], trainer.state.global_step, seconds, tokens / seconds)
+    done = trainer.state.global_step
+    tokens = recipe.epochs * sum(len(row.ids) for row in rows) * (done - progress.first) / done  # those of this call
+    return Trained(losses[0], losses[-1], done, seconds, tokens / seconds)
 
 
 def _whole_checkpoints(work: Path) -> list[Path]:
