@@ -17,7 +17,7 @@ from typing import Literal
 
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
-from evolver.intervals import DIFFERENCE, bound, mean_interval, nothing, sign_flip_p
+from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, sign_flip_p
 from evolver.population import final_cards, mean_success, require_one_version
 from evolver.records import Candidate, Decision, Interval, Look, Scorecard
 
@@ -77,11 +77,11 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
         effect=mean_interval(lead, seed, DIFFERENCE),
         rubric_lead=_rubric_lead(a, b),
         p_better=sign_flip_p(lead, seed=seed),
-        lower=bound(lead, "lower", alpha, seed),
-        upper=bound(lead, "upper", 1 - rules.futility_level, seed),
+        lower=bound(lead, Tail("lower", alpha), seed, DIFFERENCE),
+        upper=bound(lead, Tail("upper", 1 - rules.futility_level), seed, DIFFERENCE),
         saving=_saving(logs, seed),
-        saving_lower=_share(bound(logs, "upper", alpha, seed)) if enough else None,
-        saving_upper=_share(bound(logs, "lower", 1 - rules.futility_level, seed)) if enough else None,
+        saving_lower=_share(bound(logs, Tail("upper", alpha), seed)) if enough else None,
+        saving_upper=_share(bound(logs, Tail("lower", 1 - rules.futility_level), seed)) if enough else None,
         tasks=len(tasks),
         attempts=len(paired),
         n_tasks=arms.n_tasks,
@@ -157,15 +157,16 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
     found = None
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:
-        found = compare(case.confirmation, rules, rules.alpha, seed)
+        share = rules.alpha / max(1, len(routes))  # two ways to be confirmed share the error
+        found = compare(case.confirmation, rules, share, seed)
         reasons.append(f"fresh confirmation on select: {_words(found)}")
-        confirmed = sorted(routes & shown_by(found, rules, rules.alpha))
+        confirmed = sorted(routes & shown_by(found, rules, share))
         if confirmed == ["cheaper"] and mean_success(case.dev.candidate) < case.best_success - rules.margin:
             confirmed = []
             reasons.append(f"small losses add up: the lineage once had {100 * case.best_success:.1f} % on dev")
         verdict = "promote" if confirmed else _without_promotion(found, rules)
         held = " and ".join(ROUTES[route] for route in confirmed or sorted(routes))
-        reasons.append(f"{held}: {'confirmed' if confirmed else 'not confirmed'} at alpha {rules.alpha:g} (one-sided)")
+        reasons.append(f"{held}: {'confirmed' if confirmed else 'not confirmed'} at alpha {share:g} (one-sided)")
     else:
         verdict = _without_promotion(case.race, rules)
     reasons.append(_why(verdict, found or case.race, rules))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -68,23 +69,40 @@ def alike_interval(value: float, n: int, span: Span) -> Interval:
     Wilson's bound for 0 of n says how large a share of tasks may be different; those may lie anywhere in `span`. For
     0 of n and n of n successes this is Wilson's interval itself.
     """
-    from scipy.stats import norm
-
-    z2 = float(norm.isf(0.025)) ** 2
-    unseen = z2 / (n + z2)
-    low, high = value - unseen * (value - span[0]), value + unseen * (span[1] - value)
+    low, high = _alike_bounds(value, n, 0.025, span)
     return Interval(point=value, low=low, high=high, n=n, method="Wilson, all tasks alike")
 
 
-def bound(values: Sequence[float], side: Literal["lower", "upper"], alpha: float, seed: int = 0) -> float | None:
-    """One-sided bootstrap bound of the mean at level 1 - alpha; None with fewer than two values.
+def _alike_bounds(value: float, n: int, tail: float, span: Span) -> tuple[float, float]:
+    """The lower and the upper bound, each missed with probability `tail`."""
+    from scipy.stats import norm
 
-    Values that are all the same are taken at their word: the bound is that value.
+    z2 = float(norm.isf(tail)) ** 2
+    unseen = z2 / (n + z2)
+    return value - unseen * (value - span[0]), value + unseen * (span[1] - value)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Which side is bounded, and the probability with which the bound may miss."""
+
+    side: Literal["lower", "upper"]
+    alpha: float
+
+
+def bound(values: Sequence[float], tail: Tail, seed: int = 0, span: Span | None = None) -> float | None:
+    """One-sided bootstrap bound of the mean; None with fewer than two values.
+
+    Values that are all the same are bounded as in `alike_interval` where a `span` is given; without one they are
+    taken at their word.
     """
+    side, alpha = tail.side, tail.alpha
     if len(values) < 2:
         return None
     if np.ptp(values) == 0:
-        return float(values[0])
+        alike = float(values[0])
+        low, high = (alike, alike) if span is None else _alike_bounds(alike, len(values), alpha, span)
+        return low if side == "lower" else high
     low, high, _ = _bootstrap(values, 1 - alpha, "greater" if side == "lower" else "less", seed)
     return low if side == "lower" else high
 

@@ -43,6 +43,15 @@ def interleaved(arms: Sequence[str], tasks: Sequence[Task], purpose: Purpose, nu
     ]
 
 
+async def unbuildable(lab: Lab, harness_id: str) -> str | None:
+    """Why the machine that a harness asks for can't be built (a package that does not exist); None when it can."""
+    try:
+        await lab.sandboxes.prepare(lab.harness(harness_id).environment)
+    except UsageError as error:
+        return f"its environment can't be built: {error}"
+    return None
+
+
 async def smoke(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> str | None:
     """What keeps a harness from running at all, found in its first attempts; None when it runs.
 
@@ -96,7 +105,7 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     """Races the candidate against the incumbent and, when it passes, confirms it on fresh attempts."""
     population, rules, seed = population_of(lab), lab.config.race, lab.config.seed
     incumbent, challenger = population.incumbent or "", candidate.harness_id
-    fault = await smoke(lab, challenger, grounds.dev)
+    fault = await unbuildable(lab, challenger) or await smoke(lab, challenger, grounds.dev)
     if fault is not None:
         return rejected_early(candidate, incumbent, fault, time.time())
     settled, looks = population.settled_attempts(incumbent), []

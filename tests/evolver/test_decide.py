@@ -135,13 +135,18 @@ def test_s53_the_same_harness_against_itself_makes_no_difference() -> None:
 
 
 def test_not_worse_and_cheaper_is_promoted_in_the_same_race() -> None:
-    cheap = arms("1" * 18 + "0" * 6, "1" * 18 + "0" * 6, tokens=600)
-    decided = verdict(cheap, arms("1" * 12 + "0" * 4, "1" * 12 + "0" * 4, tokens=600))
+    cheap = arms("1" * 45 + "0" * 15, "1" * 45 + "0" * 15, tokens=600)
+    decided = verdict(cheap, arms("1" * 30 + "0" * 10, "1" * 30 + "0" * 10, tokens=600))
     assert decided.verdict == "promote"
     assert any("not worse and cheaper: confirmed" in reason for reason in decided.reasons)
     assert decided.tokens_per_solved == pytest.approx(800) and decided.incumbent_tokens_per_solved == pytest.approx(
         4_000 / 3
     )
+
+
+def test_no_difference_on_few_tasks_does_not_show_that_nothing_is_lost() -> None:
+    few = arms("1" * 12 + "0" * 4, "1" * 12 + "0" * 4, tokens=600)
+    assert "cheaper" not in shown_by(compare(few, RULES, 0.05, 0), RULES, 0.05)
 
 
 def test_cheaper_but_perhaps_worse_is_not_promoted() -> None:
@@ -164,7 +169,7 @@ def test_no_gain_at_a_higher_price_is_rejected() -> None:
 
 
 def test_e37_small_losses_do_not_add_up() -> None:
-    cheap, fresh = arms("1" * 18 + "0" * 6, "1" * 18 + "0" * 6, tokens=600), arms("1" * 16, "1" * 16, tokens=600)
+    cheap, fresh = arms("1" * 45 + "0" * 15, "1" * 45 + "0" * 15, tokens=600), arms("1" * 40, "1" * 40, tokens=600)
     assert verdict(cheap, fresh, best=0.76).verdict == "promote"
     drifted = verdict(cheap, fresh, best=0.9)
     assert drifted.verdict != "promote"

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from evolver.intervals import DIFFERENCE, SHARE, alike_interval, bound, mean_interval, sign_flip_p, success_interval
+from evolver.intervals import DIFFERENCE, SHARE, Tail, alike_interval, bound, mean_interval, sign_flip_p, success_interval
 
 
 @pytest.mark.parametrize(("solved", "low", "high"), [(0, 0.0, 0.161), (20, 0.839, 1.0), (10, 0.299, 0.701)])
@@ -27,7 +27,7 @@ def test_attempts_averaged_per_task_give_a_bootstrap_over_tasks() -> None:
 def test_nothing_is_none_and_never_0() -> None:
     assert (success_interval([]).point, mean_interval([]).low, mean_interval([]).n) == (None, None, 0)
     assert mean_interval([0.3]).point == 0.3 and mean_interval([0.3]).low is None
-    assert bound([0.3], "lower", 0.05) is None
+    assert bound([0.3], Tail("lower", 0.05)) is None
 
 
 def test_the_sign_flip_test_is_exact_on_few_tasks() -> None:
@@ -46,7 +46,7 @@ def test_the_sign_flip_test_keeps_its_level() -> None:
 
 def test_a_one_sided_bound_misses_the_truth_about_as_often_as_it_says() -> None:
     rng = random.Random(6)
-    missed = sum((bound([rng.gauss(0, 1) for _ in range(40)], "lower", 0.1, i) or 0) > 0 for i in range(300))
+    missed = sum((bound([rng.gauss(0, 1) for _ in range(40)], Tail("lower", 0.1), i) or 0) > 0 for i in range(300))
     assert 0.05 <= missed / 300 <= 0.16
 
 

@@ -38,7 +38,9 @@ from evolver.records import (
     Rollout,
     Scorecard,
 )
+from evolver.testing import FakeSandbox, FakeSandboxes
 from harnesses.edit import with_changes
+from harnesses.harness import Environment
 from harnesses.library import Library
 from harnesses.tree import harness_from_files, read_tree, seed_path, tree_files, write_tree
 from tests.evolver.cards import Coin, a_task, coin_lab, split_tasks
@@ -301,6 +303,25 @@ async def test_e24_a_candidate_without_a_tool_call_is_rejected_after_two_attempt
     assert (decision.verdict, decision.looks) == ("reject", ())
     assert "not one tool call in 2 attempts" in decision.reasons[0]
     assert sum(r.key.harness_id == decision.candidate_harness for r in lab.store.all(Rollout)) == 2
+
+
+class NoSuchPackage(FakeSandboxes):
+    async def prepare(self, environment: Environment) -> str:
+        if "no-such-package" in environment.pip:
+            raise UsageError("pip knows no package 'no-such-package'")
+        return await super().prepare(environment)
+
+
+async def test_e24_a_candidate_whose_machine_can_not_be_built_is_rejected_and_the_run_goes_on(tmp_path: Path) -> None:
+    beta1 = read_tree(seed_path("beta1"))
+    write_tree(harness_from_files(with_changes(beta1, {"environment.pip": ["no-such-package"]})), tmp_path / "odd")
+    people = tuple(HumanAuthor(kind="human", harness=h, why="w") for h in (str(tmp_path / "odd"), "beta1"))
+    lab = coin_lab(tmp_path / "run", config(authors=people), Coin(shell_helps))
+    lab.sandboxes = NoSuchPackage(lambda: FakeSandbox({}, (64, 48)))
+    await run(lab, tasks=split_tasks, distil=Students(lab))
+    odd, beta1_decision = lab.store.all(Decision)
+    assert odd.verdict == "reject" and "no-such-package" in odd.reasons[0]
+    assert beta1_decision.looks
 
 
 # --- order, isolation, students --------------------------------------------------------------------------------------
