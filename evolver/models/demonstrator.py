@@ -85,7 +85,6 @@ class BoundDemonstrator:
         tools = offered(request.tools)
         reply = await self._reply(tools)
         self.last_slip = "; ".join(reply.slips) or None
-        self._slipped = self._slipped or bool(reply.slips)
         calls = tuple(ToolCall(id=f"call_{i}", name=n, arguments=a) for i, (n, a) in enumerate(reply.calls))
         usage = Usage(
             input_tokens=count_request(request.messages, request.tools),
@@ -145,6 +144,7 @@ class BoundDemonstrator:
         if self._rng.random() >= self._rate:
             reply.calls.append((tool, arguments))
             return
+        self._slipped = True  # at once: what this turn then waits for will often never come
         kind = self._rng.choice(kinds_for(arguments))
         changed = self._changed(kind, arguments)
         if changed is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from random import Random
 
@@ -245,6 +246,19 @@ async def test_a_skipped_only_call_joins_the_next_turn_instead_of_ending_the_att
     for log in await slips(BOTH, "beta1", 1.0, 20):
         assert all(answer.calls for answer, _ in log)
         assert arguments(log)[-1] == [SUCCESS]
+
+
+async def test_a_slip_shortens_the_patience_of_its_own_turn_already() -> None:
+    opens_nothing = Oracle(gui=(GUI[0], GuiStep(action="key", keys="ctrl+s", wait_window="Never")))
+    for seed in range(30):
+        sandbox = desktop()
+        model = Demonstrator(1.0, patience_s=5.0).bind(task(opens_nothing), sandbox, f"r-{seed}", max_calls=15)
+        started = time.monotonic()
+        log = await play(sandbox, model, SPECS["alpha"])
+        if (log[0][1] or "").startswith("skipped"):
+            assert time.monotonic() - started < 4
+            return
+    raise AssertionError("no call was skipped")
 
 
 async def test_clicks_slip_by_60_to_120_pixels() -> None:
