@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -113,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=words, prog_name="evolver")
     except BaseException as caught:
-        error = _innermost(caught)
+        error = _told(_innermost(caught))
         if isinstance(error, SystemExit):
             raise
         if debug:
@@ -125,6 +126,15 @@ def main(arguments: list[str] | None = None) -> None:
         if "--json" in words:
             typer.echo(json.dumps({"error": {"kind": kind, "message": line}}))
         sys.exit(code)
+
+
+def _told(error: BaseException) -> BaseException:
+    """A full disk, wherever it was met (the run's own writes name their file themselves), is told as such."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UsageError(
+            f"disk full at {error.filename or os.getcwd()}: free some space and run the same command again"
+        )
+    return error
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
 from evolver.records import Decision
 from evolver.report import Report, Table, gap_caption, harness_names, newest_gaps, report, teacher_line
-from evolver.store import Store
+from evolver.store import Store, on_disk
 
 STYLE = """
 :root { color-scheme: light; }
@@ -23,11 +23,15 @@ figure { margin: 1rem 0; }
 
 
 def write_page(store: Store) -> Path:
-    """Writes RUN/report.html anew and returns its path."""
+    """Writes RUN/report.html anew and returns its path. Raises `UsageError` for a full disk; the old page stays."""
     path = store.path / "report.html"
     half = path.with_suffix(".html.part")
-    half.write_text(page(store), encoding="utf-8")
-    half.replace(path)
+    try:
+        with on_disk(path):
+            half.write_text(page(store), encoding="utf-8")
+            half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
     return path
 
 

@@ -114,7 +114,7 @@ class Store:
                 "give them back, choose another --out, or start over with --fresh"
             )
         if store.config != config:
-            with _disk(path):
+            with on_disk(path):
                 _replace(path / "run.json", _run_json(store.run_id, config))
             store.config = config
         return store
@@ -125,7 +125,7 @@ class Store:
             raise UsageError(f"{path} is a file, not a run directory: choose another --out")
         if path.is_dir() and any(not p.name.startswith(("run.json", ".run.")) for p in path.iterdir()):
             raise UsageError(f"{path} holds files but no run.json, so it is no run directory: choose another --out")
-        with _disk(path):
+        with on_disk(path):
             path.mkdir(parents=True, exist_ok=True)
             _replace(path / "run.json", _run_json(new_run_id(), config), only_new=True)
 
@@ -162,7 +162,7 @@ class Store:
         except ValueError as error:
             raise ValueError(f"{log.path.name}: record {record_id(record)} holds NaN or infinity") from error
         line = text.encode() + b"\n"
-        with _disk(log.path), _locked(log.path, fcntl.LOCK_EX) as fd:
+        with on_disk(log.path), _locked(log.path, fcntl.LOCK_EX) as fd:
             self._follow(log, type(record), fd)
             known = log.by_id.get(record_id(record))
             if known == record:
@@ -197,7 +197,7 @@ class Store:
         sha256 = hashlib.sha256(data).hexdigest()
         path = self.blob_path(sha256)
         if not path.exists():
-            with _disk(path):
+            with on_disk(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, data)
         return sha256
@@ -226,7 +226,7 @@ class Store:
     @contextmanager
     def lock(path: Path) -> Iterator[None]:
         """`working` for a run directory that may be of any version."""
-        with _disk(path):
+        with on_disk(path):
             fd = os.open(path / ".run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
@@ -332,8 +332,8 @@ def _replace(path: Path, data: bytes, *, only_new: bool = False) -> None:
 
 
 @contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """Turns what a disk can refuse into one clear line."""
+def on_disk(path: Path) -> Iterator[None]:
+    """Turns what a disk can refuse into one clear line (`UsageError`)."""
     try:
         yield
     except OSError as error:

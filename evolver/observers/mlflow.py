@@ -75,7 +75,8 @@ class MlflowObserver:
                 last = self._stopping
                 mirror.sync()
         except Exception as error:  # noqa: BLE001 - best effort: the run goes on without its copy
-            self._trouble(f"MLflow copy stopped ({type(error).__name__}: {error}); the run directory has everything")
+            why = str(error).partition("\n")[0]
+            self._trouble(f"MLflow copy stopped ({type(error).__name__}: {why}); the run directory has everything")
 
 
 class Mirror:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from evolver.cli import app, main
+from evolver.cli import _told, app, main
 from evolver.commands.experiment import _move_aside
 from evolver.commands.harness import resolved
 from evolver.commands.sandbox import ready_backends
@@ -220,6 +221,14 @@ def test_fresh_moves_a_run_aside_and_leaves_other_folders_alone(tmp_path: Path) 
 def test_errors_come_as_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = called(capsys, "report", str(tmp_path / "none"), "--json")
     assert code == 2 and json.loads(out)["error"]["kind"] == "usage" and "no run at" in err
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_s55_a_full_disk_met_outside_the_store_is_wrong_input_too(number: int) -> None:
+    told = _told(OSError(number, os.strerror(number), "/tmp/model.safetensors"))
+    assert isinstance(told, UsageError) and "disk full at /tmp/model.safetensors: free some space" in str(told)
+    other = OSError(errno.EIO, "I/O error")
+    assert _told(other) is other
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from evolver.config import Caps, RaceConfig, RunConfig, SandboxConfig
 from evolver.errors import UsageError
 from evolver.records import Evaluation, LedgerEntry, Scorecard
+from evolver.report_page import write_page
 from evolver.store import DuplicateRecord, Store, TornLine, new_run_id
 from tests.evolver.sample_run import card, evaluation, ledger, records, sample_run
 
@@ -203,6 +204,18 @@ def tiny_disk(tmp_path: Path) -> Path:
     if made.returncode:
         pytest.skip("needs the right to mount a tmpfs")
     return disk
+
+
+def test_s55_a_page_that_finds_no_room_leaves_the_old_one(tiny_disk: Path) -> None:
+    try:
+        store = sample_run(tiny_disk / "run")
+        (store.path / "report.html").write_text("old")
+        with pytest.raises(UsageError, match=r"disk full at .*report\.html: free some space"):
+            write_page(store)  # the figures alone are larger than this disk
+        assert (store.path / "report.html").read_text() == "old"
+        assert not list(store.path.glob("*.part"))
+    finally:
+        subprocess.run(["umount", "-l", str(tiny_disk)], check=True)
 
 
 def test_s55_a_full_disk_is_one_clear_line_and_nothing_is_lost(tiny_disk: Path) -> None:
