@@ -24,6 +24,13 @@ class StateTooLarge(Blamed):
     kind = "state_too_large"
 
 
+class StateUnreadable(Blamed):
+    """The agent shut its own home, so what it did can't be graded: its own failure, so it is scored."""
+
+    blame: Blame = "harness"
+    kind = "state_unreadable"
+
+
 class Wire:
     """One request at a time over a pair of byte streams. `died` says why the machine ended, if it did."""
 
@@ -138,8 +145,11 @@ class Machine:
             raise SandboxLost(f"the accessibility tree is not readable: {error}") from error
 
     async def freeze(self) -> bytes:
-        """Raises StateTooLarge when the agent's home holds more than 256 MiB."""
-        data = (await self._ask("freeze", {"limit": FREEZE_LIMIT}, limit_s=60))[1]
+        """Raises StateTooLarge when the agent's home holds more than 256 MiB, StateUnreadable when it is shut."""
+        try:
+            data = (await self._ask("freeze", {"limit": FREEZE_LIMIT}, limit_s=60))[1]
+        except OSError as error:
+            raise StateUnreadable(f"the agent's home can't be read: {error}") from error
         self._frozen = True
         return data
 

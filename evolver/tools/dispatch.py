@@ -62,7 +62,7 @@ async def call_tool(call: ToolCall, harness: Harness, sandbox: Sandbox) -> Outco
         else:
             text = await _run(call, tool, harness, sandbox)
         error = False
-    except BadAction as reason:
+    except (BadAction, OSError) as reason:  # the latter when the agent shut its own home
         text, error = f"error: {reason}", True
     seconds = round(time.monotonic() - started, 4)
     return Outcome(ToolResult(call_id=call.id, text=text, is_error=error, seconds=seconds), ended)

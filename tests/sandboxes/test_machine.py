@@ -17,7 +17,7 @@ import pytest
 from evolver.errors import SandboxLost, UsageError
 from evolver.protocols import Sandbox, Sandboxes
 from evolver.sandboxes import open_backend, reap
-from evolver.sandboxes.machine import StateTooLarge
+from evolver.sandboxes.machine import StateTooLarge, StateUnreadable
 from harnesses.harness import Environment, Limits
 
 TERMINAL = Environment(image="terminal")
@@ -109,6 +109,13 @@ async def test_a_home_beyond_the_cap_is_the_harness_s_fault(backend: Sandboxes) 
     await box.bash("truncate -s 400M sparse", timeout_s=20)
     with pytest.raises(StateTooLarge) as caught:
         await box.freeze()
+    assert caught.value.blame == "harness"
+
+
+async def test_a_home_that_the_agent_shut_is_its_own_failure(terminal: Sandbox) -> None:
+    await terminal.bash("chmod 000 /home/user", timeout_s=5)
+    with pytest.raises(StateUnreadable, match="can't be read") as caught:
+        await terminal.freeze()
     assert caught.value.blame == "harness"
 
 
