@@ -52,7 +52,7 @@ def _students(story: Story, gap: Gap) -> None:
         {
             "harness": story.name(d.teacher_harness),
             "seed": d.seed,
-            "base model": d.base_model,
+            "base model": str(d.recipe.get("base", d.base_model)),
             "rows": count(d.rows),
             "trained tokens": count(d.trained_tokens),
             "loss first": _loss(d.train_loss_first),
