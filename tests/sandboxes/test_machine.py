@@ -112,6 +112,14 @@ async def test_a_home_beyond_the_cap_is_the_harness_s_fault(backend: Sandboxes) 
     assert caught.value.blame == "harness"
 
 
+async def test_a_very_deep_tree_is_frozen_quickly(terminal: Sandbox) -> None:
+    code = "import os\nfor _ in range(1500):\n  os.mkdir('d')\n  os.chdir('d')"
+    await terminal.bash(f'python3 -c "{code}"', timeout_s=20)
+    started = time.monotonic()
+    state = await terminal.freeze()
+    assert time.monotonic() - started < 20 and len(state) > 1_000_000
+
+
 async def test_a_home_that_the_agent_shut_is_its_own_failure(terminal: Sandbox) -> None:
     await terminal.bash("chmod 000 /home/user", timeout_s=5)
     with pytest.raises(StateUnreadable, match="can't be read") as caught:

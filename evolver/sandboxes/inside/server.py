@@ -151,6 +151,7 @@ class Server:
         people.kill_agent({self.screen.xvfb.pid} if self.screen else set())
         argv = ["tar", "--create", "--file=-", f"--directory={people.HOME}", "--numeric-owner", "--sort=name",
                 "--warning=none", "--ignore-failed-read", "--transform=flags=r;s,^\\./,,"]  # fmt: skip
+        argv += ["--anchored", "--no-wildcards"]  # as wildcards, a deep tree of folders takes minutes to match
         argv += [f"--exclude=./{name}" for name in NOT_FROZEN] + ["."]
         tar = people.popen(argv, env=people.ENV, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         parts, size = [], 0
