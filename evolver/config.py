@@ -38,7 +38,7 @@ class OpenAISpec(Section):
     base_url: str | None = None
     api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "OPENAI_API_KEY"
     timeout_s: Annotated[float, Field(gt=0, le=3_600)] = 120.0
-    retry_for_s: Annotated[float, Field(ge=0, le=3_600)] = 120.0
+    retry_for_s: Annotated[float, Field(ge=0, le=3_600)] = 60.0
     concurrency: Positive = 8
 
     @field_validator("base_url")

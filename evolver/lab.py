@@ -165,6 +165,8 @@ class Lab:
             self._charge(rollout, role)
             earlier.append(rollout)
             card = await self._grade(rollout, task, state)
+            if rollout.error is not None and rollout.error.kind == "refused":
+                break  # the same request would be refused, and paid for, again
         return card
 
     def _has_card(self, rollout: Rollout) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -139,10 +138,7 @@ def resolved(library: Library, asked: str) -> str:
     try:
         return enter(library, asked) if asked in SEEDS else library.resolve(asked)
     except UnknownHarness as error:
-        known = sorted({*library.names(), *library.frozen()})
-        close = difflib.get_close_matches(asked, known, n=3)
-        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
-        raise UsageError(f"{error}; {hint}") from None
+        raise UsageError(str(error)) from None
 
 
 def find(asked: str, run: Path | None) -> Harness:

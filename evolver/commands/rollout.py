@@ -40,6 +40,11 @@ def list_rollouts(
     store = Store.open(run)
     names = harness_names(store)
     cards = {card.rollout_id: card for card in store.all(Scorecard)}
+    known = {r.key.harness_id: names.get(r.key.harness_id, "") for r in store.all(Rollout)}
+    if harness is not None and not any(harness == name or id.startswith(harness) for id, name in known.items()):
+        raise UsageError(f"no rollout under a harness {harness!r}; known: {', '.join(sorted(known.values()))}")
+    if task is not None and not any(r.key.task_id == task for r in store.all(Rollout)):
+        raise UsageError(f"no rollout of task {task!r} in {run}: `evolver rollout list {run}` shows all")
     found = [
         _row(r, cards.get(r.id), names)
         for r in store.all(Rollout)

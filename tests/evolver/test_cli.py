@@ -218,6 +218,14 @@ def test_fresh_moves_a_run_aside_and_leaves_other_folders_alone(tmp_path: Path) 
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("words", [("--harness", "nosuch"), ("--task", "nosuch")])
+def test_a_filter_that_fits_nothing_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
+) -> None:
+    code, _, err = called(capsys, "rollout", "list", str(sample_run(tmp_path / "run").path), *words)
+    assert code == 2 and "'nosuch'" in err
+
+
 def test_errors_come_as_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = called(capsys, "report", str(tmp_path / "none"), "--json")
     assert code == 2 and json.loads(out)["error"]["kind"] == "usage" and "no run at" in err

@@ -7,7 +7,16 @@ from itertools import product
 
 import pytest
 
-from evolver.intervals import DIFFERENCE, SHARE, Tail, alike_interval, bound, mean_interval, sign_flip_p, success_interval
+from evolver.intervals import (
+    DIFFERENCE,
+    SHARE,
+    Tail,
+    alike_interval,
+    bound,
+    mean_interval,
+    sign_flip_p,
+    success_interval,
+)
 
 
 @pytest.mark.parametrize(("solved", "low", "high"), [(0, 0.0, 0.161), (20, 0.839, 1.0), (10, 0.299, 0.701)])

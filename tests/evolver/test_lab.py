@@ -10,11 +10,11 @@ from pydantic import JsonValue
 
 from devset.task import Task
 from evolver.config import RunConfig
-from evolver.errors import ProviderFailed
+from evolver.errors import ProviderFailed, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import TRIES, Attempt, Lab
-from evolver.protocols import Model, Ran
-from evolver.records import LedgerEntry, Record, Rollout, Scorecard
+from evolver.protocols import Model, Ran, Request
+from evolver.records import Completion, LedgerEntry, Record, Rollout, Scorecard
 from evolver.store import Store
 from evolver.testing import FailingModel, FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel
 from harnesses.library import Library, UnknownHarness
@@ -83,6 +83,22 @@ async def test_an_outage_is_forgiven_at_the_next_start(tmp_path: Path) -> None:
     assert [c.success for c in await here.score(wanted)] == [None]
     back = lab(tmp_path, ScriptedModel([DONE], model_id="failing"))
     assert [c.success for c in await back.score(wanted)] == [True]
+
+
+class RefusesTheSecondCall(ScriptedModel):
+    async def complete(self, request: Request) -> Completion:
+        if self.requests:
+            self.requests.append(request)
+            raise UsageError("HTTP 400: the request is too long")
+        return await super().complete(request)
+
+
+async def test_s39_a_refusal_half_way_is_charged_and_not_tried_again(tmp_path: Path) -> None:
+    model = RefusesTheSecondCall([LIST])
+    here = lab(tmp_path, model)
+    [card] = await here.score([Attempt(root(here), tasks(1)[0], "race")])
+    assert card.success is None and card.error is not None and card.error.kind == "refused"
+    assert len(model.requests) == 2 and [e.calls for e in here.store.all(LedgerEntry)] == [1]
 
 
 async def test_a_rollout_whose_card_was_lost_is_graded_again_not_run_again(tmp_path: Path) -> None:
