@@ -43,7 +43,7 @@ ROLLOUTS = 120
 
 
 def ci(point: float | None, low: float | None = None, high: float | None = None, n: int = 24) -> Interval:
-    return Interval(point=point, low=low, high=high, n=n, method="BCa bootstrap over tasks")
+    return Interval(point=point, low=low, high=high, n=n, method="percentile bootstrap over tasks")
 
 
 def build(path: Path) -> Store:
