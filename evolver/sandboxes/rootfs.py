@@ -18,7 +18,6 @@ from evolver.errors import NotReady, UsageError
 from evolver.sandboxes import recipe
 
 Say = Callable[[str], None]
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 APT_SETTINGS = 'APT::Install-Recommends "false";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
 NO_DOCS = "".join(f"path-exclude=/usr/share/{part}/*\n" for part in ("doc", "man", "info", "locale", "help"))
@@ -40,8 +39,8 @@ def rootfs_path() -> Path:
     return next((place for place in places if place.is_dir()), places[0])
 
 
-def host_mirror(etc_apt: Path = Path("/etc/apt")) -> str:
-    """The Debian mirror that this machine uses, from sources.list or *.sources; else deb.debian.org (Ubuntu)."""
+def host_mirror(etc_apt: Path = Path("/etc/apt")) -> str | None:
+    """The Debian mirror of this machine, from sources.list or *.sources; None (Ubuntu): debootstrap knows one."""
     texts = [p.read_text(errors="replace") for p in [etc_apt / "sources.list"] if p.is_file()]
     folder = etc_apt / "sources.list.d"
     names = sorted(p for p in folder.iterdir() if p.suffix in (".list", ".sources")) if folder.is_dir() else []
@@ -51,7 +50,7 @@ def host_mirror(etc_apt: Path = Path("/etc/apt")) -> str:
             match = re.match(r"\s*(?:deb\s+(?:\[[^]]*]\s*)?|URIs:\s*)(https?://\S+)", line)
             if match and re.search(r"/debian/?$", match[1]):
                 return match[1].rstrip("/")
-    return DEFAULT_MIRROR
+    return None
 
 
 def _apt_settings() -> str:
@@ -90,14 +89,15 @@ def build_rootfs(say: Say = lambda text: None) -> Path:
 
 def _build(root: Path, say: Say) -> None:
     mirror = host_mirror()
-    say(f"root file system: Debian {recipe.SUITE} from {mirror}")
+    say(f"root file system: Debian {recipe.SUITE} from {mirror or 'the mirror that debootstrap knows'}")
     _run(["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", "--include=ca-certificates",
-          recipe.SUITE, str(root), mirror])  # fmt: skip
+          recipe.SUITE, str(root), *([mirror] if mirror else [])])  # fmt: skip
     (root / "etc/apt/apt.conf.d/90evolver").write_text(_apt_settings())
     (root / "etc/dpkg/dpkg.cfg.d/90evolver").write_text(NO_DOCS)
     (root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
     (root / "usr/sbin/policy-rc.d").chmod(0o755)
-    (root / "etc/apt/sources.list").write_text(f"deb {mirror} {recipe.SUITE} main\n")
+    if mirror:  # without one, debootstrap has written the mirror that it used
+        (root / "etc/apt/sources.list").write_text(f"deb {mirror} {recipe.SUITE} main\n")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     packages = recipe.TERMINAL_PACKAGES + recipe.DESKTOP_PACKAGES
     say(f"root file system: {len(packages)} packages (about two minutes)")
