@@ -28,10 +28,10 @@ def test_an_edit_rewrites_only_the_touched_field_and_keeps_comments() -> None:
     files = tree_files(seed())
     files["scaffold.toml"] = b"# measured on 60 tasks\n" + files["scaffold.toml"]
     old = harness_from_files(files)
-    new = with_changes(old, {"scaffold.max_steps": 20})
+    new = with_changes(old, {"scaffold.max_steps": 30})
     assert new == {
         **old.files,
-        "scaffold.toml": old.files["scaffold.toml"].replace(b"max_steps = 50", b"max_steps = 20"),
+        "scaffold.toml": old.files["scaffold.toml"].replace(b"max_steps = 20", b"max_steps = 30"),
     }
 
 
@@ -72,7 +72,7 @@ def test_an_edit_is_stable_readable_and_undone_by_its_opposite(changes: dict[str
 def test_a_value_that_is_there_already_changes_nothing() -> None:
     same: dict[str, JsonValue] = {
         "scaffold.finish_check": False,
-        "scaffold.max_steps": 50,
+        "scaffold.max_steps": 20,
         "tools.bash": True,
         "tools.a11y_tree": False,
     }

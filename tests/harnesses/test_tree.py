@@ -75,7 +75,7 @@ def test_round_trip_keeps_every_byte_and_mode_and_the_id_is_gits(
 @pytest.mark.parametrize("name", SEEDS)
 def test_seeds_are_valid_and_their_prompts_short(name: str) -> None:
     harness = read_tree(seed_path(name))
-    assert harness.scaffold.max_steps == 50 and harness.scaffold.window_tokens == 32_768
+    assert harness.scaffold.max_steps == 20 and harness.scaffold.window_tokens == 32_768
     assert 60 <= len(harness.prompt.system.split()) <= 115
     assert harness.channels == ({"gui"} if name == "alpha" else {"gui", "terminal"})
     assert harness.scaffold.observation.text == {"alpha": "none", "beta1": "marks", "beta2": "tree"}[name]
