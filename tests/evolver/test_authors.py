@@ -214,7 +214,7 @@ def test_a_working_copy_becomes_a_pending_candidate(tmp_path: Path) -> None:
     copy = tmp_path / "My Copy"
     write_tree(harness_from_files(with_changes(BETA1, {"scaffold.max_steps": 9})), copy)
     candidate = propose(bench.store, bench.library, "beta1", copy, "fewer steps")
-    assert candidate.changes == ("scaffold.max_steps: 50 → 9",) and candidate.parents == (bench.root,)
+    assert candidate.changes == ("scaffold.max_steps: 20 → 9",) and candidate.parents == (bench.root,)
     assert candidate in bench.store.all(Candidate)
     assert bench.library.parents_of(candidate.name) == (bench.root,)
     with pytest.raises(UsageError, match="proposed already as 'my-copy'"):
