@@ -24,7 +24,7 @@ from harnesses.edit import with_changes
 library = Library(Path(sys.argv[1]))
 parent = library.add_seed("beta1")
 for steps in range(1, 1 + int(sys.argv[2])):
-    tree = with_changes(library.get(parent), {"scaffold.max_steps": steps})
+    tree = with_changes(library.get(parent), {"scaffold.max_steps": 100 + steps})
     parent = library.add(tree, name=f"steps-{steps}", parents=[parent], branch="beta1")
     library.freeze(parent, f"frozen-{steps}", "a tag for each")
     print(parent, flush=True)
