@@ -33,7 +33,7 @@ def write_task_dir(task: Task, path: Path) -> None:
         "version": "1.0",
         "task": {"id": task.id} | {name: whole[name] for name in _TASK_FIELDS} | {"channels": sorted(task.channels)},
         "agent": {"timeout_sec": task.limits.agent_timeout_s},
-        "verifier": {"timeout_sec": task.limits.check_timeout_s},
+        "verifier": {"timeout_sec": task.limits.check_timeout_s, "pip": list(task.check_pip)},
         "environment": {"build_timeout_sec": task.limits.setup_timeout_s, "open": whole["open"]},
         "rubric": whole["rubric"]["criteria"],
     }
@@ -75,6 +75,7 @@ def read_task_dir(path: Path) -> Task:
         "gt_files": _folder(path / "gt"),
         "setup": _text(path / "setup.sh", optional=True),
         "check": _text(path / "check.py"),
+        "check_pip": _section(path, toml, "verifier").get("pip", []),
         "source": _text(path / "SOURCE", optional=True),
         "oracle": {"terminal": _terminal(path / "oracle/terminal.sh"), "gui": _gui(path / "oracle/gui.toml")},
     }

@@ -112,7 +112,8 @@ class Task(Strict):
 
     `check` is a Python program. It is run with the frozen home as `argv[1]` and the ground truth folder as
     `argv[2]`, may import `devset.checks`, and prints one JSON object: criterion id → {"value": 0..1,
-    "explanation": str}. Any other exit is a checker error, never a score.
+    "explanation": str}. Any other exit is a checker error, never a score. `check_pip` names the packages
+    that it needs beside the office libraries; such a check may run what the agent wrote, so its machine is used once.
 
     `hash` is the sha256 over everything here but `hash` itself and what a split says of the task (`split`,
     `seen_in_training`); see `task_hash`.
@@ -136,6 +137,7 @@ class Task(Strict):
     setup: str = ""
     gt_files: dict[str, bytes] = {}
     check: str
+    check_pip: tuple[str, ...] = ()
     oracle: Oracle = Oracle()
     requires_pip: tuple[str, ...] = ()
     source: str = ""
@@ -145,6 +147,8 @@ def task_hash(task: Task) -> str:
     """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256."""
     fields = task.model_dump(exclude={"hash", "split", "seen_in_training", "channels", *_FILES})
     fields["channels"] = sorted(task.channels)
+    if not task.check_pip:  # a task without keeps the hash that it had before there were such packages
+        del fields["check_pip"]
     for name in _FILES:
         files: dict[str, bytes] = getattr(task, name)
         fields[name] = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}

@@ -1,6 +1,6 @@
 """Atomic checks of spreadsheets, documents and slides; a file the library can't read is the agent's fault (value 0).
 
-Each check first turns the document into plain lists inside `_reading`, where any error of the library is put down to
+Each check first turns the document into plain lists inside `reading`, where any error of the library is put down to
 the document, and compares outside of it, where an error is the checker's own.
 """
 
@@ -21,7 +21,7 @@ Cell = str | int | float | bool | None
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
+def reading(path: str) -> Iterator[None]:
     try:
         yield
     except Wrong:
@@ -30,7 +30,7 @@ def _reading(path: str) -> Iterator[None]:
         raise Wrong(f"{path} can't be read: {type(error).__name__}: {str(error)[:120]}") from error
 
 
-def _package(home: Path, path: str) -> io.BytesIO:
+def package(home: Path, path: str) -> io.BytesIO:
     data = read_bytes(home, path)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(info.file_size for info in archive.infolist()) > MAX_UNPACKED:
@@ -42,8 +42,8 @@ def _sheets(home: Path, path: str) -> dict[str, dict[str, Cell]]:
     """Sheet name → coordinate → value of every non-empty cell."""
     import openpyxl
 
-    with _reading(path):
-        book = openpyxl.load_workbook(_package(home, path))
+    with reading(path):
+        book = openpyxl.load_workbook(package(home, path))
         found: dict[str, dict[str, Cell]] = {}
         for sheet in book.worksheets:
             if sheet.max_row * sheet.max_column > MAX_ITEMS:
@@ -90,8 +90,8 @@ def sheet_names(home: Path, *, path: str, expected: Sequence[str]) -> str:
 def _paragraphs(home: Path, path: str) -> list[str]:
     import docx
 
-    with _reading(path):
-        found = [paragraph.text.strip() for paragraph in docx.Document(_package(home, path)).paragraphs[:MAX_ITEMS]]
+    with reading(path):
+        found = [paragraph.text.strip() for paragraph in docx.Document(package(home, path)).paragraphs[:MAX_ITEMS]]
     return [text for text in found if text]
 
 
@@ -111,9 +111,9 @@ def _slides(home: Path, path: str) -> list[tuple[str, list[str]]]:
     """Per slide: its title, and the non-empty paragraphs of its other shapes."""
     import pptx
 
-    with _reading(path):
+    with reading(path):
         found: list[tuple[str, list[str]]] = []
-        for slide in list(pptx.Presentation(_package(home, path)).slides)[:1000]:
+        for slide in list(pptx.Presentation(package(home, path)).slides)[:1000]:
             title = slide.shapes.title
             frames = [s for s in slide.shapes if s.has_text_frame and (title is None or s.shape_id != title.shape_id)]
             body = [p.text.strip() for shape in frames for p in shape.text_frame.paragraphs]

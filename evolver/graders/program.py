@@ -38,7 +38,7 @@ class ProgramGrader:
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
-        self._idle: list[Sandbox] = []
+        self._idle: list[Sandbox] = []  # clean ones; a task's own libraries (`check_pip`) are never among them
         self._verified: set[str] = set()
 
     async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
@@ -79,11 +79,11 @@ class ProgramGrader:
         return verdicts_in(printed, task)
 
     async def _run(self, task: Task, bundle: bytes) -> Mapping[str, JsonValue]:
-        sandbox = self._idle.pop() if self._idle else await self._open()
+        sandbox = self._idle.pop() if self._idle and not task.check_pip else await self._open(task)
         reusable = False
         try:
             report = await _graded(sandbox, task, bundle)
-            reusable = True
+            reusable = not task.check_pip
             return report
         finally:
             if reusable:
@@ -91,8 +91,9 @@ class ProgramGrader:
             else:
                 await sandbox.close()
 
-    async def _open(self) -> Sandbox:
-        return await self._sandboxes.open(CLEAN, run_id=f"grader-{uuid.uuid4().hex[:8]}", ttl_s=TTL_S)
+    async def _open(self, task: Task) -> Sandbox:
+        place = CLEAN.model_copy(update={"pip": task.check_pip})
+        return await self._sandboxes.open(place, run_id=f"grader-{uuid.uuid4().hex[:8]}", ttl_s=TTL_S)
 
 
 async def _graded(sandbox: Sandbox, task: Task, bundle: bytes) -> Mapping[str, JsonValue]:
