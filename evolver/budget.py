@@ -51,11 +51,11 @@ class Budget:
 
     def spent(self, role: Role | None = None) -> Spent:
         """Sums of one role, or of the whole run."""
-        entries = self._store.all(LedgerEntry)
-        for entry in entries[self._read :]:
+        entries = self._store.since(LedgerEntry, self._read)
+        for entry in entries:
             self._total.add(entry)
             self._by_role.setdefault(entry.role, Spent()).add(entry)
-        self._read = len(entries)
+        self._read += len(entries)
         return self._total if role is None else self._by_role.get(role, Spent())
 
     def check(self, role: Role) -> None:
@@ -64,8 +64,11 @@ class Budget:
             _hold(f"caps.{name}", spent, cap)
 
     def charge(self, entry: LedgerEntry) -> None:
-        """Writes one entry. Raises `UsageError` after writing it when its price is unknown and that isn't allowed."""
-        self._store.append(entry)
+        """Writes one entry (`Store.settled` makes it durable; a rollout's is made again where a crash lost it).
+
+        Raises `UsageError` after writing it when its price is unknown and that isn't allowed.
+        """
+        self._store.write(entry)
         if entry.cost_usd is None and entry.calls and not self._store.config.allow_unpriced:
             priced = entry.model_id in self._store.config.prices
             why = "the endpoint reported no token counts" if priced else "it has no price"

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from evolver.errors import UsageError
-from evolver.records import Finite, Role
+from evolver.records import Finite, ImageRule, Role
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+OPENAI_KEY = "OPENAI_API_KEY"
 SECRET_WORDS = ("key", "token", "secret", "password")
 RESUMABLE = ("caps", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares")
 
@@ -31,15 +32,22 @@ class DemonstratorSpec(Section):
 
 
 class OpenAISpec(Section):
-    """Any OpenAI-compatible endpoint. The key stays in the environment variable that `api_key_env` names."""
+    """Any OpenAI-compatible endpoint. The key stays in the environment variable that `api_key_env` names.
+
+    `image_tokens` is how the model counts images (evolver.tokens): "auto" takes it from the model's name. An endpoint
+    that can't be reached before any call of the run succeeded is given up after `first_contact_s`, a later outage or
+    storm after `retry_for_s`.
+    """
 
     kind: Literal["openai"]
     model: Annotated[str, Field(min_length=1)]
     base_url: str | None = None
-    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "OPENAI_API_KEY"
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = OPENAI_KEY
     timeout_s: Annotated[float, Field(gt=0, le=3_600)] = 120.0
     retry_for_s: Annotated[float, Field(ge=0, le=3_600)] = 60.0
+    first_contact_s: Annotated[float, Field(ge=0, le=3_600)] = 5.0
     concurrency: Positive = 8
+    image_tokens: ImageRule | Literal["auto"] = "auto"
 
     @field_validator("base_url")
     @classmethod
@@ -187,6 +195,11 @@ class RunConfig(Section):
                 "with input and output in $ per million tokens, or set allow_unpriced = true"
             )
         return self
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The environment variables that hold keys of this run."""
+        return tuple({OPENAI_KEY, *([self.teacher.api_key_env] if isinstance(self.teacher, OpenAISpec) else [])})
 
 
 def load_config(path: Path) -> RunConfig:

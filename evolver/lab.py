@@ -17,6 +17,7 @@ from evolver.budget import Budget
 from evolver.config import RunConfig
 from evolver.protocols import Executor, Grader, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Score, Scorecard
+from evolver.redact import keys_in, redacted_record
 from evolver.rollout import Job, run_rollout
 from evolver.score import scorecard
 from evolver.store import Store
@@ -58,11 +59,20 @@ class Lab:
         self.budget = Budget(store, store.config.caps)
         self.observers: list[Observer] = []
         self._harnesses: dict[str, Harness] = {}
+        self._keys = keys_in(store.config.key_names)
+        self._read = 0
+        self._rollouts: dict[RolloutKey, list[Rollout]] = {}
         self._charge_what_a_crash_left_out()
 
     def record(self, record: Record) -> None:
         """Makes a record durable, then tells the observers."""
         self.store.append(record)
+        self._show(lambda observer: observer.on_record(record))
+
+    async def _keep(self, record: Record) -> None:
+        """`record` for many at once: they share their waits for the disk."""
+        self.store.write(record)
+        await self.store.settled()
         self._show(lambda observer: observer.on_record(record))
 
     def tell(self, text: str, done: int, total: int, detail: Mapping[str, JsonValue]) -> None:
@@ -100,25 +110,21 @@ class Lab:
         for position, attempt in enumerate(attempts):
             key = self._key(attempt, player.id)
             done = by_key.get(key)
-            if done is not None and (done.success is not None or self._tries(key) >= TRIES):
+            if done is not None and (done.success is not None or _tries(self._earlier(key)) >= TRIES):
                 cards[position] = done
             else:
                 todo.append((position, key, attempt.task))
+        tally = _Tally(list(cards.values()))
 
         async def one(item: tuple[int, RolloutKey, Task]) -> tuple[int, Scorecard]:
             return item[0], await self._score_one(item[1], item[2], player, role)
 
-        self._tell(label, len(attempts), cards)
+        self.tell(label, tally.cards, len(attempts), tally.detail)
         async for position, card in (executor or self.executor).map(one, todo):
             cards[position] = card
-            self._tell(label, len(attempts), cards)
+            tally.add(card)
+            self.tell(label, tally.cards, len(attempts), tally.detail)
         return [cards[position] for position in range(len(attempts))]
-
-    def _tell(self, label: str, total: int, cards: dict[int, Scorecard]) -> None:
-        known = [c.success for c in cards.values() if c.success is not None]
-        share = round(sum(known) / len(known), 3) if known else None
-        tokens = sum(c.tokens or 0 for c in cards.values())
-        self.tell(label, len(cards), total, {"success": share, "tokens": tokens})
 
     def _key(self, attempt: Attempt, model_id: str) -> RolloutKey:
         task = attempt.task
@@ -136,17 +142,20 @@ class Lab:
     def _cards_by_key(self) -> dict[RolloutKey, Scorecard]:
         return {card.key: card for card in self.store.all(Scorecard)}
 
-    def _tries(self, key: RolloutKey) -> int:
-        mine = [rollout for rollout in self.store.all(Rollout) if rollout.key == key]
-        return sum(1 for rollout in mine if rollout.error is None or rollout.error.blame != "provider")
+    def _earlier(self, key: RolloutKey) -> list[Rollout]:
+        """The rollouts of a key so far, in the order of writing."""
+        for rollout in self.store.since(Rollout, self._read):
+            self._rollouts.setdefault(rollout.key, []).append(rollout)
+            self._read += 1
+        return list(self._rollouts.get(key, ()))
 
     async def _score_one(self, key: RolloutKey, task: Task, player: Model | Privileged, role: Role) -> Scorecard:
         """One attempt until it is scored: an ungraded frozen state is graded, else the attempt is run (again)."""
-        earlier = [rollout for rollout in self.store.all(Rollout) if rollout.key == key]
+        earlier = self._earlier(key)
         card: Scorecard | None = None
-        if earlier and not self._has_card(earlier[-1]):
+        if earlier and self.store.get(Scorecard, earlier[-1].id) is None:
             card = await self._grade(earlier[-1], task, self._state(earlier[-1]))
-        tries = self._tries(key)
+        tries = _tries(earlier)
         while card is None or (card.success is None and tries < TRIES):
             tries += 1
             self.budget.check(role)
@@ -159,18 +168,16 @@ class Lab:
                 run_id=self.store.run_id,
                 retry_of=earlier[-1].id if earlier else None,
                 ttl_s=self.config.sandbox.ttl_s,
+                keys=self._keys,
             )
             rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
-            self.record(rollout)
+            await self._keep(rollout)
             self._charge(rollout, role)
             earlier.append(rollout)
             card = await self._grade(rollout, task, state)
             if rollout.error is not None and rollout.error.kind == "refused":
                 break  # the same request would be refused, and paid for, again
         return card
-
-    def _has_card(self, rollout: Rollout) -> bool:
-        return any(card.rollout_id == rollout.id for card in self.store.all(Scorecard))
 
     def _state(self, rollout: Rollout) -> bytes | None:
         return None if rollout.state_sha256 is None else self.store.blob(rollout.state_sha256)
@@ -181,9 +188,10 @@ class Lab:
             for grader in self.graders:
                 criteria = [c for c in task.rubric.criteria if c.grader == grader.name]
                 if criteria:
-                    scores += await grader.grade(criteria, task, rollout, state)
+                    found = await grader.grade(criteria, task, rollout, state)
+                    scores += [redacted_record(score, self._keys) for score in found]
         card = scorecard(rollout, task, scores, self._cost(rollout))
-        self.record(card)
+        await self._keep(card)
         return card
 
     def _cost(self, rollout: Rollout) -> float | None:
@@ -210,6 +218,32 @@ class Lab:
         for rollout in self.store.all(Rollout):
             if rollout.id not in charged:
                 self._charge(rollout, "teacher" if rollout.key.model_id == self.model.id else "student")
+
+
+def _tries(rollouts: Sequence[Rollout]) -> int:
+    """How many count as tried: an outage of the endpoint does not, once the program is started again."""
+    return sum(1 for rollout in rollouts if rollout.error is None or rollout.error.blame != "provider")
+
+
+class _Tally:
+    """What is told of attempts while they run, kept as they come."""
+
+    def __init__(self, cards: Sequence[Scorecard]) -> None:
+        self.cards = self._known = self._solved = self._tokens = 0
+        for card in cards:
+            self.add(card)
+
+    def add(self, card: Scorecard) -> None:
+        self.cards += 1
+        self._tokens += card.tokens or 0
+        if card.success is not None:
+            self._known += 1
+            self._solved += card.success
+
+    @property
+    def detail(self) -> dict[str, JsonValue]:
+        share = round(self._solved / self._known, 3) if self._known else None
+        return {"success": share, "tokens": self._tokens}
 
 
 def _rollout_id(key: RolloutKey, tries: int) -> str:

@@ -13,13 +13,14 @@ SCHEMA_VERSION = 1
 Channel = Literal["gui", "terminal", "both", "none"]
 Role = Literal["author", "teacher", "judge", "student"]
 Purpose = Literal["admit", "race", "confirm", "train", "test", "adhoc"]
+ImageRule = Literal["qwen2", "qwen3", "openai_tiles", "openai_patches"]  # how a model counts an image (tokens.py)
 StopReason = Literal["finished", "infeasible", "step_limit", "time_limit", "bad_replies", "error"]
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]  # strict: True and "0.5" are no numbers
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 # --- what a model is shown and what it answers ---------------------------------------------------------------
@@ -109,13 +110,15 @@ class Observed(Record):
 
 
 class Turn(Record):
-    """One model call and what came of it. `request_sha256` is the hash of the exact messages and tools sent.
+    """One model call and what came of it. `request_sha256` is the hash of the messages and tools of the call,
+    `request_tokens` what they were estimated at; `Rollout.requests_sha256` has the request itself.
 
     `slip` names the declared, simulated error that the demonstrator made in this turn (always None for a model).
     """
 
     index: int
     request_sha256: str
+    request_tokens: int | None = None
     completion: Completion
     summary: str
     results: tuple[ToolResult, ...] = ()
@@ -132,6 +135,21 @@ class Failure(Record):
     kind: str
     blame: Literal["harness", "task", "provider", "sandbox", "grader", "platform"]
     message: str
+
+
+class Connection(Record):
+    """One connection that an agent with an allow-list asked for. `refused` says why there was none; empty if there was.
+
+    `at` in seconds since the epoch; `sent` and `received` in bytes, as the agent sees them.
+    """
+
+    at: Finite
+    host: str
+    port: int
+    refused: str = ""
+    address: str = ""
+    sent: int = 0
+    received: int = 0
 
 
 class RolloutKey(Record):
@@ -154,7 +172,8 @@ class RolloutKey(Record):
 
 class Rollout(Record):
     """One attempt from the first look to the last. `loaded_harness_id` is what the sandbox really got;
-    `state_sha256` is the blob of the frozen home, so that grading can be repeated without the agent."""
+    `state_sha256` is the blob of the frozen home, so that grading can be repeated without the agent;
+    `requests_sha256` is that of the exact request of every call (evolver.sent), whose images `image_rule` counted."""
 
     id: str
     key: RolloutKey
@@ -167,6 +186,9 @@ class Rollout(Record):
     turns: tuple[Turn, ...]
     stop_reason: StopReason
     state_sha256: str | None = None
+    requests_sha256: str | None = None
+    image_rule: ImageRule = "qwen2"
+    connections: tuple[Connection, ...] = ()
     error: Failure | None = None
     started_at: Finite
     finished_at: Finite

@@ -11,10 +11,26 @@ from shlex import quote
 
 from devset.task import Task
 from evolver.channels import channel_of
-from evolver.context import frames_in, request_for, request_sha256, summary_of
-from evolver.errors import Blamed, SandboxLost, SetupFailed, UsageError
+from evolver.chat import body_for
+from evolver.context import Context, frames_in, request_sha256, summary_of
+from evolver.errors import Blame, Blamed, SandboxLost, SetupFailed, UsageError
 from evolver.protocols import Model, Privileged, Request, Sandbox, Sandboxes
-from evolver.records import Completion, Failure, Image, Observed, Rollout, RolloutKey, StopReason, ToolResult, Turn
+from evolver.records import (
+    Completion,
+    Connection,
+    Failure,
+    Image,
+    ImageRule,
+    Observed,
+    Rollout,
+    RolloutKey,
+    StopReason,
+    ToolResult,
+    Turn,
+)
+from evolver.redact import redacted, redacted_record
+from evolver.sent import Sent
+from evolver.tokens import image_rule_for
 from evolver.tools import call_tool, render_marks, render_tree
 from evolver.tools.dispatch import HARNESS_DIR
 from harnesses.harness import Harness
@@ -28,7 +44,8 @@ FINISH_CHECK = "Look once more whether everything that was asked is done and sav
 
 @dataclass(frozen=True)
 class Job:
-    """What to run: everything that decides the outcome of one attempt. Its sandbox ends by itself after `ttl_s`."""
+    """What to run: everything that decides the outcome of one attempt. Its sandbox ends by itself after `ttl_s`;
+    `keys` are masked in everything that a model, a tool or an error says."""
 
     key: RolloutKey
     rollout_id: str
@@ -38,6 +55,13 @@ class Job:
     run_id: str
     retry_of: str | None = None
     ttl_s: float = 1_800.0
+    keys: tuple[str, ...] = ()
+
+    @property
+    def image_rule(self) -> ImageRule:
+        """How the model counts images: as it says itself, else as its name tells."""
+        rule: ImageRule = getattr(self.model, "image_rule", image_rule_for(self.key.model_id))
+        return rule
 
 
 @dataclass
@@ -46,8 +70,10 @@ class Progress:
 
     first: Observed = Observed()
     turns: list[Turn] = field(default_factory=list)
+    sent: Sent = field(default_factory=Sent)
     stop: StopReason = "error"
     image_digest: str = ""
+    connections: tuple[Connection, ...] = ()
     state: bytes | None = None
     error: Failure | None = None
 
@@ -56,18 +82,19 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
     """Runs one attempt to its end. What goes wrong on our side becomes `Rollout.error` and a state of None;
     only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions. An endpoint that
     refuses half-way is an error of the provider: the calls before it are billed, so their record must not be lost."""
-    started = time.time()
+    started, began = time.time(), time.monotonic()
     progress = Progress()
     try:
         await _attempt(job, sandboxes, put_blob, progress)
     except Blamed as error:
         progress.stop = "error"
-        progress.error = Failure(kind=error.kind, blame=error.blame, message=str(error)[:2_000])
+        progress.error = _failure(error.kind, error.blame, error, job)
     except UsageError as error:
         if not progress.turns:
             raise
         progress.stop = "error"
-        progress.error = Failure(kind="refused", blame="provider", message=str(error)[:2_000])
+        progress.error = _failure("refused", "provider", error, job)
+    requests = progress.sent.blob()
     rollout = Rollout(
         id=job.rollout_id,
         key=job.key,
@@ -79,16 +106,25 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
         first=progress.first,
         turns=tuple(progress.turns),
         stop_reason=progress.stop,
-        state_sha256=None if progress.state is None else put_blob(progress.state),
+        state_sha256=None if progress.state is None else await asyncio.to_thread(put_blob, progress.state),
+        requests_sha256=None if requests is None else await asyncio.to_thread(put_blob, requests),
+        image_rule=job.image_rule,
+        connections=progress.connections,
         error=progress.error,
         started_at=started,
-        finished_at=time.time(),
+        finished_at=started + time.monotonic() - began,  # a clock that is set meanwhile does not count
     )
     return rollout, progress.state
 
 
+def _failure(kind: str, blame: Blame, error: Exception, job: Job) -> Failure:
+    return Failure(kind=kind, blame=blame, message=redacted(str(error), job.keys)[:2_000])
+
+
 async def _attempt(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str], progress: Progress) -> None:
-    sandbox = await sandboxes.open(job.harness.environment, run_id=job.run_id, ttl_s=job.ttl_s)
+    sandbox = await sandboxes.open(
+        job.harness.environment, run_id=job.run_id, ttl_s=job.ttl_s, rollout_id=job.rollout_id
+    )
     try:
         progress.image_digest = sandbox.image_digest
         await set_up(sandbox, job.harness, job.task)
@@ -98,6 +134,7 @@ async def _attempt(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], s
         progress.state = await sandbox.freeze()
     finally:
         await sandbox.close()
+        progress.connections = tuple(sandbox.connections)
 
 
 async def set_up(sandbox: Sandbox, harness: Harness, task: Task) -> None:
@@ -148,44 +185,43 @@ async def _hooks(sandbox: Sandbox, harness: Harness, at: str) -> None:
 async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], progress: Progress) -> None:
     harness, scaffold = job.harness, job.harness.scaffold
     model = _bound(job, sandbox)
-    frames: dict[str, bytes] = {}
-    wants_first = scaffold.observation.when == "every_turn" or "terminal" not in harness.channels
-    if wants_first:
-        progress.first = await _observe(sandbox, harness, put_blob, frames)
+    look = Look(sandbox, harness, put_blob, job.keys)
+    if scaffold.observation.when == "every_turn" or "terminal" not in harness.channels:
+        progress.first = await look()
+    context = Context(harness, job.task.instruction, progress.first, job.image_rule)
     bad_replies, tool_seconds, checked = 0, 0.0, not scaffold.finish_check
     for index in range(scaffold.max_steps):
-        messages, tools = request_for(harness, job.task.instruction, progress.first, progress.turns)
+        messages, tokens = context.messages(progress.turns)
         wanted = frames_in(messages)
         request = Request(
             messages=messages,
-            tools=tools,
+            tools=context.tools,
             sampling=scaffold.sampling,
             seed=_seed(job, index),
-            frames={k: v for k, v in frames.items() if k in wanted},
+            frames={k: v for k, v in look.frames.items() if k in wanted},
             protocol=scaffold.protocol,
         )
+        progress.sent.add(body_for(job.key.model_id, request))
         asked = time.monotonic()
-        reply = await model.complete(request)
-        model_s = time.monotonic() - asked
+        reply = redacted_record(await model.complete(request), job.keys)
         acted = time.monotonic()
-        results, ended = await _act(reply, harness, sandbox, checked)
+        results, ended = await _act(reply, job, sandbox, checked)
         channel = channel_of(reply.calls, harness)
-        ends = ended is not None
-        observed = Observed()
-        if not ends and (scaffold.observation.when == "every_turn" or channel in ("gui", "both")):
-            observed = await _observe(sandbox, harness, put_blob, frames)
+        looks = ended is None and (scaffold.observation.when == "every_turn" or channel in ("gui", "both"))
+        observed = await look() if looks else Observed()
         tools_s = time.monotonic() - acted
         progress.turns.append(
             Turn(
                 index=index,
-                request_sha256=request_sha256(messages, tools),
+                request_sha256=request_sha256(messages, context.tools),
+                request_tokens=tokens,
                 completion=reply,
                 summary=summary_of(reply),
                 results=results,
                 observed=observed,
                 channel=channel,
                 slip=getattr(model, "last_slip", None),
-                model_s=round(model_s, 4),
+                model_s=round(acted - asked, 4),
                 tools_s=round(tools_s, 4),
             )
         )
@@ -217,9 +253,10 @@ def _seed(job: Job, index: int) -> int:
 
 
 async def _act(
-    reply: Completion, harness: Harness, sandbox: Sandbox, checked: bool
+    reply: Completion, job: Job, sandbox: Sandbox, checked: bool
 ) -> tuple[tuple[ToolResult, ...], str | None]:
     """Runs the calls of a reply in order and returns their results and, when it ended the attempt, the status."""
+    harness = job.harness
     if reply.invalid is not None:
         return (), None
     if not reply.calls:
@@ -236,7 +273,7 @@ async def _act(
             if outcome.ended and outcome.ended[0] == "success" and not checked:
                 results.append(ToolResult(call_id=call.id, text=FINISH_CHECK))
                 return tuple(results), None
-            results.append(outcome.result)
+            results.append(redacted_record(outcome.result, job.keys))
             if outcome.ended:
                 return tuple(results), outcome.ended[0]
             continue
@@ -244,23 +281,36 @@ async def _act(
     return tuple(results), None
 
 
-async def _observe(
-    sandbox: Sandbox, harness: Harness, put_blob: Callable[[bytes], str], frames: dict[str, bytes]
-) -> Observed:
-    """Looks at the screen the way the harness asks for."""
-    wanted = harness.scaffold.observation
-    if sandbox.screen is None or not (wanted.image or wanted.text != "none"):
-        return Observed()
-    frame = await sandbox.screenshot(settle_s=wanted.settle_s)
-    if not frame.png:
-        raise SandboxLost("the screen capture is empty")
-    image = None
-    if wanted.image:
-        frame_id = put_blob(frame.png)
-        frames[frame_id] = frame.png
-        image = Image(frame_id=frame_id, width=frame.width, height=frame.height)
-    text = None
-    if wanted.text != "none":
-        render = render_marks if wanted.text == "marks" else render_tree
-        text = render(await sandbox.elements(), sandbox.screen, wanted.max_chars)
-    return Observed(image=image, text=text, settled=frame.settled)
+class Look:
+    """Looks at the screen the way the harness asks for; `frames` maps frame ids to the PNGs that may be sent again."""
+
+    def __init__(
+        self, sandbox: Sandbox, harness: Harness, put_blob: Callable[[bytes], str], keys: tuple[str, ...]
+    ) -> None:
+        self.frames: dict[str, bytes] = {}
+        self._sandbox = sandbox
+        self._wanted = harness.scaffold.observation
+        self._kept = max(1, harness.scaffold.screenshots_kept)
+        self._put_blob = put_blob
+        self._keys = keys
+
+    async def __call__(self) -> Observed:
+        sandbox, wanted = self._sandbox, self._wanted
+        if sandbox.screen is None or not (wanted.image or wanted.text != "none"):
+            return Observed()
+        frame = await sandbox.screenshot(settle_s=wanted.settle_s)
+        if not frame.png:
+            raise SandboxLost("the screen capture is empty")
+        image = None
+        if wanted.image:
+            frame_id = await asyncio.to_thread(self._put_blob, frame.png)
+            self.frames.pop(frame_id, None)
+            self.frames[frame_id] = frame.png
+            if len(self.frames) > self._kept:
+                del self.frames[next(iter(self.frames))]
+            image = Image(frame_id=frame_id, width=frame.width, height=frame.height)
+        text = None
+        if wanted.text != "none":
+            render = render_marks if wanted.text == "marks" else render_tree
+            text = redacted(render(await sandbox.elements(), sandbox.screen, wanted.max_chars), self._keys)
+        return Observed(image=image, text=text, settled=frame.settled)

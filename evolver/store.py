@@ -9,6 +9,7 @@ Several processes may write at the same time; a crash loses at most the record t
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import hashlib
@@ -18,7 +19,7 @@ import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,9 @@ class Store:
         self.run_id = run_id
         self.config = config
         self._logs = {kind: _Log(path / f"{name}.jsonl") for kind, name in LOGS.items()}
+        self._unsynced: set[Path] = set()
+        self._written = self._synced = 0
+        self._syncing = asyncio.Lock()
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> Store:
@@ -156,12 +160,17 @@ class Store:
 
         Raises `DuplicateRecord` for a taken id, `ValueError` for NaN or infinity, `UsageError` for a full disk.
         """
+        self.write(record)
+        path = self._log(type(record)).path
+        if path in self._unsynced:
+            with on_disk(path):
+                _sync((path,))
+            self._unsynced.discard(path)
+
+    def write(self, record: Record) -> None:
+        """`append` without the wait for the disk: `settled` ends it."""
         log = self._log(type(record))
-        try:
-            text = json.dumps(record.model_dump(mode="python"), allow_nan=False, ensure_ascii=False, default=_plain)
-        except ValueError as error:
-            raise ValueError(f"{log.path.name}: record {record_id(record)} holds NaN or infinity") from error
-        line = text.encode() + b"\n"
+        line = _line(record, log.path)
         with on_disk(log.path), _locked(log.path, fcntl.LOCK_EX) as fd:
             self._follow(log, type(record), fd)
             known = log.by_id.get(record_id(record))
@@ -173,23 +182,41 @@ class Store:
                 os.ftruncate(fd, log.offset)
             try:
                 _write_all(fd, line)
-                os.fsync(fd)
             except OSError:
                 os.ftruncate(fd, log.offset)
                 raise
             self._take(log, record, len(line))
+        self._unsynced.add(log.path)
+        self._written += 1
+
+    async def settled(self) -> None:
+        """Returns when everything written so far is on the disk; those who wait together share one sync of each log."""
+        mine = self._written
+        async with self._syncing:
+            if self._synced >= mine:
+                return
+            upto, paths = self._written, tuple(self._unsynced)
+            with on_disk(self.path):
+                await asyncio.to_thread(_sync, paths)
+            self._synced = upto
+            if self._written == upto:
+                self._unsynced.clear()
 
     def all(self, kind: type[R]) -> list[R]:
         """Every record of a kind in the order of writing, with what other processes have written meanwhile."""
+        return self.since(kind, 0)
+
+    def since(self, kind: type[R], number: int) -> list[R]:
+        """`all` without its first `number` records, for those who follow a log."""
         log = self._log(kind)
         if log.path.exists() and log.path.stat().st_size != log.offset:
             with _locked(log.path, fcntl.LOCK_SH) as fd:
                 self._follow(log, kind, fd)
-        return cast(list[R], list(log.records))
+        return cast(list[R], log.records[number:])
 
     def get(self, kind: type[R], record_id: str) -> R | None:
         """The record of a kind with an id."""
-        self.all(kind)
+        self.since(kind, len(self._log(kind).records))
         return cast(R | None, self._log(kind).by_id.get(record_id))
 
     def put_blob(self, data: bytes) -> str:
@@ -284,10 +311,23 @@ def _run_json(run_id: str, config: RunConfig) -> bytes:
     return json.dumps(data, indent=1, allow_nan=False).encode() + b"\n"
 
 
-def _plain(value: object) -> JsonValue:
-    if isinstance(value, frozenset | set):
-        return [*sorted(str(v) for v in value)]
-    raise TypeError(f"{type(value).__name__} can't be written as JSON")
+def _line(record: Record, path: Path) -> bytes:
+    line = record.model_dump_json().encode() + b"\n"
+    if b"NaN" in line or b"Infinity" in line:  # as a number, or as a word in some text
+        try:
+            json.dumps(record.model_dump(mode="python"), allow_nan=False)
+        except ValueError as error:
+            raise ValueError(f"{path.name}: record {record_id(record)} holds NaN or infinity") from error
+    return line
+
+
+def _sync(paths: Iterable[Path]) -> None:
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _first(error: ValidationError) -> str:

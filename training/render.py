@@ -7,15 +7,13 @@ model wrote. Special tokens come from here alone: text that spells one is encode
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from evolver.calls import call_text, parse_reply
 from evolver.errors import UsageError
 from evolver.records import Completion, Image, Message, Text, ToolCall, ToolSpec
 
@@ -26,8 +24,6 @@ TEMPLATE = "evolver-chat-1"
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 OBSERVED = "Screen:\n"  # how evolver.context opens what it shows of the screen in words
 BRIEF_SYSTEM = "You work on a computer by calling tools."
-CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-REASONING = re.compile(r"\A<think>(.*?)</think>\n?", re.DOTALL)
 
 
 class RenderOptions(BaseModel):
@@ -43,16 +39,6 @@ class RenderOptions(BaseModel):
     system: Literal["full", "brief"] = "full"
     reasoning: Literal["keep", "drop"] = "drop"
     result_chars: Annotated[int, Field(ge=40)] | None = None
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a model wrote, taken apart. `invalid` says why it can't be used; then there are no calls."""
-
-    text: str
-    reasoning: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    invalid: str | None = None
 
 
 class Renderer:
@@ -139,28 +125,8 @@ def reply_text(text: str, calls: Sequence[ToolCall], tools: Sequence[ToolSpec]) 
     for call in calls:
         names = [n for n in order.get(call.name, []) if n in call.arguments]
         names += sorted(set(call.arguments) - set(names))
-        body = {"name": call.name, "arguments": {n: call.arguments[n] for n in names}}
-        written = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        blocks.append(f"<tool_call>{written.replace('</', '<' + chr(92) + '/')}</tool_call>")
+        blocks.append(call_text(call.name, {n: call.arguments[n] for n in names}, compact=True))
     return "\n".join([*([text] if text else []), *blocks])
-
-
-def parse_reply(text: str) -> Reply:
-    """Reads back `reply_text`. Anything malformed makes the whole reply invalid: no call of it is ever executed."""
-    found = REASONING.match(text)
-    reasoning, rest = (found.group(1), text[found.end() :]) if found else ("", text)
-    said = CALL.sub("", rest)
-    if "<tool_call>" in said or "</tool_call>" in said:
-        return Reply(text=said.strip(), reasoning=reasoning, invalid="unbalanced <tool_call> block")
-    calls: list[ToolCall] = []
-    for index, block in enumerate(CALL.findall(rest)):
-        call = _call(f"call_{index}", block)
-        if isinstance(call, str):
-            return Reply(text=said.strip(), reasoning=reasoning, invalid=call)
-        calls.append(call)
-    if not calls and not said.strip():
-        return Reply(text="", reasoning=reasoning, invalid="empty reply")
-    return Reply(text=said.strip(), reasoning=reasoning, calls=tuple(calls))
 
 
 def load_tokenizer(checkpoint: Path) -> Tokenizer:
@@ -172,29 +138,6 @@ def load_tokenizer(checkpoint: Path) -> Tokenizer:
         raise UsageError(f"{checkpoint}: expected a model directory with tokenizer.json")
     loaded: Tokenizer = Tokenizer.from_file(str(path))
     return loaded
-
-
-def _call(call_id: str, block: str) -> ToolCall | str:
-    """The call, or why it is none."""
-    try:
-        body = json.loads(block, object_pairs_hook=_unique, parse_constant=_refuse)
-    except ValueError as error:
-        return f"tool call is not JSON: {error}"
-    if not isinstance(body, dict) or set(body) != {"name", "arguments"}:
-        return "tool call must be an object with exactly `name` and `arguments`"
-    if not isinstance(body["name"], str) or not isinstance(body["arguments"], dict):
-        return "tool call: `name` must be a string and `arguments` an object"
-    return ToolCall(id=call_id, name=body["name"], arguments=body["arguments"])
-
-
-def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return dict(pairs)
-
-
-def _refuse(constant: str) -> JsonValue:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _text(message: Message) -> str:

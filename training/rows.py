@@ -126,7 +126,7 @@ def _call(
 ) -> tuple[list[int], list[int] | None]:
     """Prompt ids of the call and the ids to learn; None when this turn is not learned from."""
     turn = rollout.turns[index]
-    messages, tools = request_for(harness, instruction, rollout.first, rollout.turns[:index])
+    messages, tools = request_for(harness, instruction, rollout.first, rollout.turns[:index], rollout.image_rule)
     if request_sha256(messages, tools) != turn.request_sha256:
         raise UsageError(
             f"rollout {rollout.id}, turn {index}: the request rebuilt from the log is not the one that was sent; "

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evolver.calls import parse_reply
 from evolver.errors import UsageError
 from evolver.protocols import Request
 from evolver.records import Completion, Usage
 from training.checkpoints import base_checkpoint
 from training.recipe import Recipe, StudentSampling
-from training.render import Renderer, RenderOptions, load_tokenizer, parse_reply
+from training.render import Renderer, RenderOptions, load_tokenizer
 
 if TYPE_CHECKING:
     import torch

@@ -16,12 +16,14 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
+from evolver.chat import body_for, bytes_of
 from evolver.config import OpenAISpec
-from evolver.errors import ProviderFailed, UsageError
+from evolver.errors import Blamed, ProviderFailed, UsageError
 from evolver.models.endpoint import asked_delay_s, delay_s, limiter_for
-from evolver.models.wire import completion_from, messages_for, tools_for
+from evolver.models.wire import completion_from
 from evolver.protocols import Request
 from evolver.records import Completion
+from evolver.tokens import image_rule_for
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -41,6 +43,7 @@ class OpenAIModel:
         self.id = spec.model
         self.url = spec.base_url or DEFAULT_URL
         self.declared = f"{spec.model} at {self.url}"
+        self.image_rule = image_rule_for(spec.model, spec.image_tokens)
         self._spec = spec
         self._client, self._key = self._connect()
 
@@ -60,7 +63,7 @@ class OpenAIModel:
     async def complete(self, request: Request) -> Completion:
         """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds, and the last
         try has `timeout_s` of its own."""
-        body = self._body(request)
+        body = bytes_of(body_for(self.id, request), lambda frame_id: _png(request, frame_id))
         limiter = limiter_for(self.url, self._spec.concurrency)
         bound_s = self._spec.timeout_s + self._spec.retry_for_s
         tries, last = 0, "no answer"
@@ -87,25 +90,12 @@ class OpenAIModel:
                         await asyncio.sleep(wait_s)
         raise ProviderFailed(f"{self.declared} gave no usable answer in {tries} tries; last: {last}")
 
-    def _body(self, request: Request) -> dict[str, JsonValue]:
-        body: dict[str, JsonValue] = {
-            "model": self._spec.model,
-            "messages": messages_for(request),
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
-            "max_tokens": request.sampling.max_tokens,
-            "seed": request.seed,
-        }
-        if request.tools and request.protocol == "native_tools":
-            body["tools"] = tools_for(request)
-        return body
-
-    async def _once(self, body: dict[str, JsonValue]) -> Mapping[str, JsonValue] | _Again:
+    async def _once(self, body: bytes) -> Mapping[str, JsonValue] | _Again:
         """One HTTP call: the decoded reply, or why it should be tried again. Raises `UsageError` on a refusal."""
         from openai import APIConnectionError, APIError, APIStatusError
 
         try:
-            answer = await self._client.post("/chat/completions", body=body, cast_to=object)
+            answer = await self._client.post("/chat/completions", content=body, cast_to=object)
         except APIStatusError as error:
             return self._refused(error)
         except APIConnectionError as error:
@@ -134,6 +124,13 @@ class OpenAIModel:
     def _safe(self, text: str) -> str:
         shown = text.replace(self._key, "[key]") if self._key else text
         return " ".join(shown.split())[:400]
+
+
+def _png(request: Request, frame_id: str) -> bytes:
+    png = request.frames.get(frame_id, b"")
+    if not png:
+        raise Blamed(f"frame {frame_id[:12]} is named in the messages, but its bytes are not in the request")
+    return png
 
 
 class _Again:

@@ -13,6 +13,7 @@ class ReplayModel:
 
     def __init__(self, rollout: Rollout) -> None:
         self.id = rollout.key.model_id
+        self.image_rule = rollout.image_rule
         self.declared = f"replay of {rollout.id}"
         self._turns = rollout.turns
         self._next = 0

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolver.calls import parse_reply
 from evolver.context import request_for
 from evolver.errors import UsageError
 from evolver.records import Completion, Image, Message, Observed, Text, ToolCall, ToolSpec
 from tests.training.conversations import INSTRUCTION, USAGE, beta1, rollout
-from training.render import END, PAD, START, Renderer, RenderOptions, load_tokenizer, parse_reply, reply_text, signature
+from training.render import END, PAD, START, Renderer, RenderOptions, load_tokenizer, reply_text, signature
 
 pytestmark = pytest.mark.train
 

@@ -1,0 +1,121 @@
+"""From our records to chat-completions JSON: what an endpoint is sent, and what is kept of it.
+
+A body names its images by content (`frame:<sha256>`), so that it is small and is kept as it is; the bytes sent are
+the same body with each name replaced by the picture as a data URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+
+from pydantic import JsonValue
+
+from evolver.calls import call_text, result_text, tools_text
+from evolver.protocols import Request
+from evolver.records import Image, Message, Part, Text, ToolCall
+
+FRAME = "frame:"
+Body = dict[str, JsonValue]
+
+
+def body_for(model: str, request: Request) -> Body:
+    """The request as the body of a chat-completions call to `model`."""
+    sampling = request.sampling
+    body: Body = {
+        "model": model,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "seed": request.seed,
+        "messages": messages_for(request),
+    }
+    if request.tools and request.protocol == "native_tools":
+        body["tools"] = [
+            {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+            for t in request.tools
+        ]
+    return body
+
+
+def bytes_of(body: Body, frame: Callable[[str], bytes]) -> bytes:
+    """The bytes that are sent for a body. `frame` gives the PNG of a frame id."""
+    messages = body["messages"]
+    whole = {**body, "messages": [_with_pictures(m, frame) for m in messages] if isinstance(messages, list) else []}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _with_pictures(message: JsonValue, frame: Callable[[str], bytes]) -> JsonValue:
+    if not isinstance(message, dict) or not isinstance(parts := message.get("content"), list):
+        return message
+    return {**message, "content": [_picture(p, frame) for p in parts]}
+
+
+def _picture(part: JsonValue, frame: Callable[[str], bytes]) -> JsonValue:
+    holder = part.get("image_url") if isinstance(part, dict) else None
+    url = holder.get("url") if isinstance(holder, dict) else None
+    if not isinstance(part, dict) or not isinstance(url, str):
+        return part
+    encoded = base64.b64encode(frame(url.removeprefix(FRAME))).decode()
+    return {**part, "image_url": {"url": f"data:image/png;base64,{encoded}"}}
+
+
+def messages_for(request: Request) -> list[JsonValue]:
+    """The request's messages. Images of tool results follow in a user message: tool messages carry text only."""
+    xml = request.protocol == "xml"
+    sent: list[JsonValue] = []
+    images: list[Part] = []
+    for position, message in enumerate(request.messages):
+        if message.role == "tool":
+            images += [p for p in message.parts if isinstance(p, Image)]
+            sent.append(_result(message, xml))
+            following = request.messages[position + 1 : position + 2]
+            if images and not (following and following[0].role == "tool"):
+                sent.append({"role": "user", "content": _content(tuple(images))})
+                images = []
+        elif message.role == "assistant":
+            sent.append(_reply(message, xml))
+        else:
+            parts = message.parts
+            if xml and message.role == "system" and request.tools:
+                parts = (*parts, Text(text=tools_text(request.tools)))
+            sent.append({"role": message.role, "content": _content(parts)})
+    return sent
+
+
+def _text(message: Message) -> str:
+    return "\n\n".join(p.text for p in message.parts if isinstance(p, Text))
+
+
+def _result(message: Message, xml: bool) -> JsonValue:
+    if xml:
+        return {"role": "user", "content": result_text(_text(message))}
+    return {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
+
+
+def _reply(message: Message, xml: bool) -> JsonValue:
+    text = _text(message)
+    if xml:
+        blocks = [call_text(c.name, c.arguments) for c in message.calls]
+        return {"role": "assistant", "content": "\n".join([*([text] if text else []), *blocks])}
+    if not message.calls:
+        return {"role": "assistant", "content": text}
+    return {"role": "assistant", "content": text or None, "tool_calls": [_call(c) for c in message.calls]}
+
+
+def _call(call: ToolCall) -> JsonValue:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _content(parts: tuple[Part, ...]) -> JsonValue:
+    """Plain text where there is no image (every server takes that), else a list of parts."""
+    if all(isinstance(p, Text) for p in parts):
+        return "\n\n".join(p.text for p in parts if isinstance(p, Text))
+    return [
+        {"type": "text", "text": p.text}
+        if isinstance(p, Text)
+        else {"type": "image_url", "image_url": {"url": f"{FRAME}{p.frame_id}"}}
+        for p in parts
+    ]
