@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 from pydantic import JsonValue
 
 from devset.task import Criterion, Task
-from evolver.records import Candidate, Completion, Message, Record, Rollout, Score, ToolSpec
+from evolver.records import Candidate, Completion, Connection, Message, Record, Rollout, Score, ToolSpec
 from harnesses.harness import Environment, Sampling
 
 Item = TypeVar("Item")
@@ -113,13 +113,16 @@ class Sandbox(Protocol):
 
     The agent's home is /home/user. `exec` runs a fresh `bash -c` as the agent's user; `bash` runs in the one
     persistent shell of the rollout. `freeze` kills every process of the agent and returns its home as a tar
-    (relative paths, no app caches or profiles); nothing but `close` works after it.
+    (relative paths, no app caches or profiles); nothing but `close` works after it. `connections` is what the agent
+    asked of the network so far; empty without an allow-list.
     """
 
     id: str
     image_digest: str
     screen: tuple[int, int] | None
 
+    @property
+    def connections(self) -> Sequence[Connection]: ...
     async def exec(self, command: str, *, timeout_s: float, env: Mapping[str, str] | None = None) -> Ran: ...
     async def bash(self, command: str, *, timeout_s: float) -> Ran: ...
     async def read(self, path: str) -> bytes: ...
@@ -134,12 +137,15 @@ class Sandbox(Protocol):
 
 
 class Sandboxes(Protocol):
-    """A back end: hands out sandboxes for an environment, keeps warm spares, leaves nothing behind."""
+    """A back end: hands out sandboxes for an environment, keeps warm spares, leaves nothing behind.
+
+    `rollout_id` names the machine for whoever looks at the ones that run.
+    """
 
     name: Literal["docker", "local"]
 
     async def prepare(self, environment: Environment) -> str: ...  # builds what is missing, returns the image digest
-    async def open(self, environment: Environment, *, run_id: str, ttl_s: float) -> Sandbox: ...
+    async def open(self, environment: Environment, *, run_id: str, ttl_s: float, rollout_id: str = "") -> Sandbox: ...
     async def aclose(self) -> None: ...
 
 

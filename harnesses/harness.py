@@ -118,12 +118,16 @@ class Limits(Strict):
 # Package and host names end up in commands that build images, so nothing else passes.
 AptPackage = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]*(=[A-Za-z0-9.+:~-]+)?$")]
 PipPackage = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?$")]
-Host = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?$")]
+_LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+Host = Annotated[str, Field(pattern=rf"^(\*\.)?({_LABEL}\.)*[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=253)]
 Pixels = Annotated[int, Field(ge=320, le=7_680)]
 
 
 class Environment(Strict):
-    """E: the machine. Adding python-pptx or removing xdotool is an edit here."""
+    """E: the machine. Adding python-pptx or removing xdotool is an edit here.
+
+    `allowlist` names the hosts that the agent may reach (ports 80 and 443): each exactly, or as *.SUFFIX all below it.
+    """
 
     image: Literal["desktop", "terminal"] = "desktop"
     apt: tuple[AptPackage, ...] = ()
@@ -132,6 +136,12 @@ class Environment(Strict):
     network: Literal["none", "allowlist"] = "none"
     allowlist: tuple[Host, ...] = ()
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _hosts_go_with_the_network(self) -> Environment:
+        if (self.network == "allowlist") != bool(self.allowlist):
+            raise ValueError("network = 'allowlist' needs hosts in `allowlist`, and they need it")
+        return self
 
 
 class Harness(Strict):

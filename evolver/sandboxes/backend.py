@@ -7,6 +7,7 @@ from typing import Literal
 
 from evolver.errors import NotReady
 from evolver.protocols import Sandboxes
+from evolver.sandboxes.egress import INTERNET, Outside
 from evolver.sandboxes.rootfs import Say
 
 Kind = Literal["auto", "docker", "local"]
@@ -17,9 +18,12 @@ def say_to_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
-def open_backend(kind: Kind = "auto", spares: int = 1, say: Say = say_to_stderr) -> Sandboxes:
+def open_backend(
+    kind: Kind = "auto", spares: int = 1, say: Say = say_to_stderr, outside: Outside = INTERNET
+) -> Sandboxes:
     """A back end (close it with `aclose`). `auto` falls back to local without a Docker daemon and says why.
 
+    `outside` is what sandboxes with an allow-list reach.
     Raises NotReady when the back end asked for can't be had on this machine.
     """
     if kind != "local":
@@ -28,14 +32,14 @@ def open_backend(kind: Kind = "auto", spares: int = 1, say: Say = say_to_stderr)
 
             client = connect()
             reap(client)
-            return DockerSandboxes(client, spares=spares, say=say)
+            return DockerSandboxes(client, spares=spares, say=say, outside=outside)
         except NotReady as error:
             if kind == "docker":
                 raise
             say(f"sandboxes: {error}; using bubblewrap")
     from evolver.sandboxes.local import LocalSandboxes
 
-    return LocalSandboxes(spares=spares, say=say)
+    return LocalSandboxes(spares=spares, say=say, outside=outside)
 
 
 def reap() -> int:

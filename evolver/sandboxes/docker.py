@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
-import re
 import socket
 import struct
 import subprocess
@@ -20,8 +20,10 @@ from typing import Literal, Protocol, cast
 import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound, NotFound
 
-from evolver.errors import NotReady, SandboxLost, UsageError
+from evolver.errors import NotReady, SandboxLost
+from evolver.protocols import Sandbox
 from evolver.sandboxes import recipe, rootfs
+from evolver.sandboxes.egress import INTERNET, Egress, Outside
 from evolver.sandboxes.machine import Machine, Wire
 from evolver.sandboxes.pool import Pool, log
 from harnesses.harness import Environment
@@ -43,7 +45,8 @@ def connect(timeout_s: float = 60.0) -> docker.DockerClient:
 
 
 def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Names the boot and the process namespace, within which pids and the monotonic clock mean the same."""
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.readlink('/proc/self/ns/pid')}"
 
 
 def process_mark(pid: int) -> str:
@@ -55,13 +58,18 @@ def process_mark(pid: int) -> str:
 
 
 def reap(client: docker.DockerClient, now: float | None = None) -> int:
-    """Removes containers whose owner is dead (same boot) or whose time is over; returns how many."""
+    """Removes containers whose owner is dead, or, where that can't be known (another boot, another machine's daemon),
+    whose time is over; returns how many. On this boot the wall clock has no say: it jumps when a laptop sleeps, while
+    each container ends by the monotonic clock of its own PID 1."""
     gone, boot, at = 0, boot_id(), time.time() if now is None else now
     for found in client.api.containers(all=True, filters={"label": LABEL}):
         labels: dict[str, str] = found["Labels"]
         mark = labels.get("evolver.pid", "")
-        orphan = labels.get("evolver.boot") == boot and mark != process_mark(int(mark.partition(":")[0] or 0))
-        if orphan or float(labels.get("evolver.expiry", "0")) < at:
+        if labels.get("evolver.boot") == boot:
+            over = mark != process_mark(int(mark.partition(":")[0] or 0))
+        else:
+            over = float(labels.get("evolver.expiry", "0")) < at
+        if over:
             remove(client, found["Id"])
             gone += 1
     return gone
@@ -94,9 +102,16 @@ class DockerSandboxes(Pool):
 
     name: Literal["docker", "local"] = "docker"
 
-    def __init__(self, client: docker.DockerClient, *, spares: int = 1, say: rootfs.Say = lambda text: None) -> None:
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        *,
+        spares: int = 1,
+        say: rootfs.Say = lambda text: None,
+        outside: Outside = INTERNET,
+    ) -> None:
         super().__init__(spares)
-        self._client, self._say, self._owner = client, say, uuid.uuid4().hex
+        self._client, self._say, self._outside, self._owner = client, say, outside, uuid.uuid4().hex
         self._cpus = float(client.info()["NCPU"])
         self._images: dict[str, str] = {}
         self._building = threading.Lock()
@@ -117,9 +132,9 @@ class DockerSandboxes(Pool):
             container, wire = await asyncio.to_thread(self._create, environment, image, run_id, ttl_s)
         except (DockerException, OSError) as error:
             raise SandboxLost(f"the container did not start: {str(error)[:300]}") from error
-        stream = Attached(wire, lambda: self._died(container))
-        await stream.open()
+        stream = await Attached.open(wire, lambda: self._died(container))
         screen = environment.screen if environment.image == "desktop" else None
+        egress = Egress(environment.allowlist, self._outside) if environment.network == "allowlist" else None
 
         async def end() -> None:
             stream.close()
@@ -127,32 +142,50 @@ class DockerSandboxes(Pool):
                 await asyncio.to_thread(remove, self._client, container)
             except (DockerException, OSError) as error:  # the score survives; aclose tries again
                 log.warning("container %s was not removed: %s", container[:12], error)
-            else:
-                self._ended(machine)
+            self._ended(machine)
 
-        machine = Machine(container[:12], image, screen, Wire(stream.receive, stream.send, stream.died), end)
+        machine = Machine(container[:12], image, screen, Wire(stream.receive, stream.send, stream.died), end, egress)
+        try:
+            if egress is not None:
+                relay = await asyncio.to_thread(self._relay, container)
+                await egress.start(await Attached.open(relay, lambda: self._died(container)))
+        except (DockerException, OSError) as error:
+            await machine.close()
+            raise SandboxLost(f"the sandbox's proxy did not start: {str(error)[:300]}") from error
+        except BaseException:
+            await machine.close()
+            raise
+        return machine
+
+    async def open(self, environment: Environment, *, run_id: str, ttl_s: float, rollout_id: str = "") -> Sandbox:
+        machine = await super().open(environment, run_id=run_id, ttl_s=ttl_s)
+        if rollout_id:  # a label can't be changed when a spare is taken, a name can
+            with contextlib.suppress(DockerException, OSError):
+                await asyncio.to_thread(self._client.api.rename, machine.id, f"evolver-{rollout_id}")
         return machine
 
     def _create(self, environment: Environment, image: str, run_id: str, ttl_s: float) -> tuple[str, socket.socket]:
         api = self._client.api
-        command = ["python3", "-I", "-S", f"{recipe.INSIDE}/server.py", str(ttl_s)]
-        if environment.image == "desktop":
-            command.append("x".join(map(str, environment.screen)))
         container: str = api.create_container(
-            image, command, user="0:0", working_dir="/", stdin_open=True, network_disabled=True,
-            hostname="desk", host_config=api.create_host_config(**self._bounds(environment)),
+            image, recipe.server_command(environment, ttl_s), user="0:0", working_dir="/", stdin_open=True,
+            network_disabled=True, hostname="desk", host_config=api.create_host_config(**self._bounds(environment)),
             labels={LABEL: run_id, "evolver.pid": process_mark(os.getpid()), "evolver.boot": boot_id(),
                     "evolver.owner": self._owner, "evolver.expiry": f"{time.time() + ttl_s + EXPIRY_SLACK_S:.0f}"},
         )["Id"]  # fmt: skip
         try:
-            attached = api.attach_socket(container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-            raw = socket.socket(fileno=os.dup(attached.fileno()))
-            attached.close()
+            raw = _own(api.attach_socket(container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
             api.start(container)
         except (DockerException, OSError):
             remove(self._client, container)
             raise
         return container, raw
+
+    def _relay(self, container: str) -> socket.socket:
+        """Starts the sandbox's end of its way out, as a user whom the agent can't signal."""
+        command = ["/usr/bin/python3", "-I", "-S", f"{recipe.INSIDE}/relay.py", str(recipe.PROXY_PORT)]
+        who = f"{recipe.RELAY_UID}:{recipe.RELAY_UID}"
+        started = self._client.api.exec_create(container, command, stdin=True, user=who, workdir="/")
+        return _own(self._client.api.exec_start(started["Id"], socket=True))
 
     def _bounds(self, environment: Environment) -> dict[str, object]:
         """Hardened, and bounded in memory, processes, CPU and disk. PID 1 keeps just what it takes to become the
@@ -183,21 +216,26 @@ class DockerSandboxes(Pool):
         await asyncio.to_thread(self._sweep)
 
     def _sweep(self) -> None:
-        """Whatever carries this back end's label and is still there: removals that failed, starts that were cut off."""
-        for found in self._client.api.containers(all=True, filters={"label": f"evolver.owner={self._owner}"}):
-            remove(self._client, found["Id"])
+        """Whatever carries this back end's label and is still there: removals that failed, starts that were cut off.
+        What can't be removed now either is named; its server has ended with the connection, and `reap` finds it."""
+        try:
+            for found in self._client.api.containers(all=True, filters={"label": f"evolver.owner={self._owner}"}):
+                remove(self._client, found["Id"])
+        except (DockerException, OSError) as error:
+            log.error("containers may be left over (%s): run `evolver sandbox reap`", str(error)[:300])
 
 
 class Attached:
     """The hijacked connection of an attached container: raw bytes in, stdout and stderr in 8-byte-headed frames out."""
 
-    def __init__(self, raw: socket.socket, why: Died) -> None:
-        self._raw, self._why = raw, why
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: Died) -> None:
+        self._reader, self._writer, self._why = reader, writer, why
         self._stdout, self._stderr = bytearray(), b""
 
-    async def open(self) -> None:
-        self._raw.setblocking(False)
-        self._reader, self._writer = await asyncio.open_connection(sock=self._raw, limit=1 << 22)
+    @classmethod
+    async def open(cls, raw: socket.socket, why: Died) -> Attached:
+        raw.setblocking(False)
+        return cls(*await asyncio.open_connection(sock=raw, limit=1 << 22), why)
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -220,6 +258,18 @@ class Attached:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class _Hijacked(Protocol):
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+def _own(connection: _Hijacked) -> socket.socket:
+    """The socket under the client's wrapper."""
+    raw = socket.socket(fileno=os.dup(connection.fileno()))
+    connection.close()
+    return raw
 
 
 class Died(Protocol):
@@ -271,7 +321,7 @@ def _derive(client: docker.DockerClient, environment: Environment, base: str, ta
         say(f"environment: apt {', '.join(environment.apt)}")
         lines.append(
             "RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "
-            f"{' '.join(sorted(environment.apt))} && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt"
+            f"{' '.join(sorted(environment.apt))} && {rootfs.APT_CLEAN}"
         )
     lines += [f"COPY layer{number}/ {target}/" for number, target in enumerate(layers)]
     context = io.BytesIO()
@@ -286,7 +336,7 @@ def _derive(client: docker.DockerClient, environment: Environment, base: str, ta
     try:
         client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True, forcerm=True)
     except BuildError as error:
-        raise UsageError(_why_not_built(environment, _log_text(error))) from error
+        raise rootfs.why_no_package(environment.apt, _log_text(error)) from error
 
 
 def _owned_by_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -298,11 +348,3 @@ def _owned_by_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
 def _log_text(error: BuildError) -> str:
     parts: Iterator[object] = iter(error.build_log)
     return "".join(str(part.get("stream", "")) for part in parts if isinstance(part, dict))
-
-
-def _why_not_built(environment: Environment, text: str) -> str:
-    unknown = re.findall(r"Unable to locate package (\S+)|Package '?(\S+?)'? has no installation candidate", text)
-    names = sorted({name for pair in unknown for name in pair if name})
-    if names:
-        return f"environment.apt: Debian {recipe.SUITE} has no package {', '.join(names)}"
-    return f"environment.apt {', '.join(environment.apt)}: the image did not build: {text[-400:].strip()}"

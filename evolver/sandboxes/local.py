@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import shutil
+import socket
+import subprocess
 import tempfile
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from evolver.errors import NotReady, SandboxLost, UsageError
+from evolver.errors import NotReady, SandboxLost
 from evolver.sandboxes import recipe, rootfs
+from evolver.sandboxes.egress import INTERNET, Egress, Outside
 from evolver.sandboxes.machine import Machine, Wire
 from evolver.sandboxes.pool import Pool
 from harnesses.harness import Environment
@@ -22,9 +28,17 @@ WEAKER = (
     "memory is bounded per process, not in all",
     "no CPU bound",
     "control, screen and agent share one user: the agent can end its own screen (control itself is out of its reach)",
-    "apt packages beyond the base can't be added",
+    "apt packages beyond the base need root",
 )
 _uids = itertools.count()
+
+
+@dataclass(frozen=True)
+class Built:
+    """What an environment runs on: a root file system, and directories that lie in it read-only (place → directory)."""
+
+    root: Path
+    layers: Mapping[str, Path]
 
 
 def bwrap() -> str:
@@ -34,16 +48,23 @@ def bwrap() -> str:
     return found
 
 
-def command_line(root: Path, environment: Environment, layers: dict[str, Path], program: list[str]) -> list[str]:
-    """The bubblewrap call; `layers` maps a place in the sandbox to a directory that lies there read-only."""
+@functools.cache
+def _nested() -> tuple[str, ...]:
+    """What forbids namespaces within the sandbox, where the installed bubblewrap can (0.8)."""
+    known = subprocess.run([bwrap(), "--help"], capture_output=True, text=True, check=False).stdout
+    return ("--unshare-user", "--disable-userns") if "--disable-userns" in known else ()
+
+
+def command_line(built: Built, environment: Environment, program: list[str]) -> list[str]:
+    """The bubblewrap call."""
     limits = environment.limits
     argv = [
         "prlimit", f"--nproc={limits.pids}", f"--data={limits.memory_mb << 20}", "--core=0", bwrap(),
-        "--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL",
-        "--hostname", "desk", "--uid", str(recipe.AGENT_UID), "--gid", str(recipe.AGENT_UID),
-        "--ro-bind", str(root), "/",
+        "--unshare-all", *_nested(), "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv",
+        "--cap-drop", "ALL", "--hostname", "desk", "--uid", str(recipe.AGENT_UID), "--gid", str(recipe.AGENT_UID),
+        "--ro-bind", str(built.root), "/",
     ]  # fmt: skip
-    for place, folder in layers.items():
+    for place, folder in built.layers.items():
         argv += ["--ro-bind", str(folder), place]
     argv += ["--proc", "/proc", "--dev", "/dev", "--size", str(128 << 20), "--tmpfs", "/dev/shm"]
     for place in ("/tmp", "/home/user", "/harness", "/evidence"):
@@ -56,43 +77,41 @@ class LocalSandboxes(Pool):
 
     name: Literal["docker", "local"] = "local"
 
-    def __init__(self, *, spares: int = 1, say: rootfs.Say = lambda text: None) -> None:
+    def __init__(self, *, spares: int = 1, say: rootfs.Say = lambda text: None, outside: Outside = INTERNET) -> None:
         super().__init__(spares)
         bwrap()
-        self._say, self._root = say, rootfs.rootfs_path()
-        self._layers: dict[str, dict[str, Path]] = {}
+        self._say, self._outside = say, outside
+        self._built: dict[str, Built] = {}
 
     async def prepare(self, environment: Environment) -> str:
         tag = recipe.environment_digest(environment)
-        if tag not in self._layers:
-            self._layers[tag] = await asyncio.to_thread(self._build, environment)
+        if tag not in self._built:
+            self._built[tag] = await asyncio.to_thread(self._build, environment)
         return f"rootfs:{tag}"
 
-    def _build(self, environment: Environment) -> dict[str, Path]:
-        self._root = rootfs.build_rootfs(self._say)
-        lacking = sorted(set(environment.apt) - installed(self._root))
-        if lacking:
-            raise UsageError(
-                f"environment.apt: {', '.join(lacking)} not in the base system; only the Docker back end can add it"
-            )
+    def _build(self, environment: Environment) -> Built:
+        root = rootfs.build_rootfs(self._say)
+        if set(environment.apt) - installed(root):
+            self._say(f"environment: apt {', '.join(environment.apt)}")
+            root = rootfs.extended_rootfs(root, environment.apt)
         layers = {recipe.INSIDE: rootfs.inside_layer()}
         if environment.pip:
             layers[recipe.AGENT_SITE] = rootfs.pip_layer(environment.pip)
-        return layers
+        return Built(root, layers)
 
     async def _start(self, environment: Environment, *, run_id: str, ttl_s: float) -> Machine:
         digest = await self.prepare(environment)
-        program = ["/usr/bin/python3", "-I", "-S", f"{recipe.INSIDE}/server.py", str(ttl_s)]
+        built = self._built[recipe.environment_digest(environment)]
         screen = environment.screen if environment.image == "desktop" else None
-        if screen:
-            program.append("x".join(map(str, screen)))
-        argv = command_line(self._root, environment, self._layers[recipe.environment_digest(environment)], program)
+        way_out = socket.socketpair() if environment.network == "allowlist" else None
+        inherited = {} if way_out is None else {"relay_fd": way_out[1].fileno()}
+        argv = command_line(built, environment, recipe.server_command(environment, ttl_s, **inherited))
         errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the machine
         uid = FIRST_UID + next(_uids) % 4_096 if os.geteuid() == 0 else None
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
             env={"PATH": os.environ["PATH"]}, cwd="/", limit=1 << 22, user=uid, group=uid,
-            extra_groups=None if uid is None else [],
+            extra_groups=None if uid is None else [], pass_fds=tuple(inherited.values()),
         )  # fmt: skip
         reader, writer = process.stdout, process.stdin
         if reader is None or writer is None:
@@ -117,8 +136,31 @@ class LocalSandboxes(Pool):
             errors.close()
             self._ended(machine)
 
-        machine = Machine(uuid.uuid4().hex[:12], digest, screen, Wire(reader.readexactly, send, died), end)
+        egress = None if way_out is None else Egress(environment.allowlist, self._outside)
+        wire = Wire(reader.readexactly, send, died)
+        machine = Machine(uuid.uuid4().hex[:12], digest, screen, wire, end, egress)
+        if egress is not None and way_out is not None:
+            way_out[1].close()
+            try:
+                await egress.start(Link(*await asyncio.open_connection(sock=way_out[0])))
+            except BaseException:
+                await machine.close()
+                raise
         return machine
+
+
+class Link:
+    """The relay's connection: this end of a pair of sockets."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.receive, self._writer = reader.readexactly, writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def installed(root: Path) -> set[str]:

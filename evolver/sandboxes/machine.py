@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from pydantic import JsonValue
 
 from evolver.errors import BadAction, Blame, Blamed, SandboxLost
 from evolver.protocols import Act, Element, Frame, Ran
+from evolver.records import Connection
+from evolver.sandboxes.egress import Egress
 
 FREEZE_LIMIT = 256 << 20
 GRACE_S = 20.0  # what the server may take beyond a command's own timeout before the sandbox counts as lost
@@ -88,10 +90,21 @@ class Machine:
     """`protocols.Sandbox` for both back ends; `end` ends the machine and is called once."""
 
     def __init__(
-        self, id: str, image_digest: str, screen: tuple[int, int] | None, wire: Wire, end: Callable[[], Awaitable[None]]
+        self,
+        id: str,
+        image_digest: str,
+        screen: tuple[int, int] | None,
+        wire: Wire,
+        end: Callable[[], Awaitable[None]],
+        egress: Egress | None = None,
     ) -> None:
         self.id, self.image_digest, self.screen = id, image_digest, screen
         self._wire, self._end, self._closed, self._frozen = wire, end, False, False
+        self._egress = egress
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return self._egress.connections if self._egress else ()
 
     async def _ask(
         self, op: str, fields: Mapping[str, object], body: bytes = b"", *, limit_s: float = 60.0
@@ -156,6 +169,8 @@ class Machine:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._egress:
+                await self._egress.aclose()
             await self._end()
 
 

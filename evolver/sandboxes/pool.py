@@ -40,7 +40,7 @@ class Pool(abc.ABC):
     async def _start(self, environment: Environment, *, run_id: str, ttl_s: float) -> Machine:
         """A started machine; whatever fails leaves nothing behind."""
 
-    async def open(self, environment: Environment, *, run_id: str, ttl_s: float) -> Sandbox:
+    async def open(self, environment: Environment, *, run_id: str, ttl_s: float, rollout_id: str = "") -> Sandbox:
         await self.prepare(environment)
         key = environment.model_dump_json()
         machine = await self._from_shelf(key, ttl_s)

@@ -8,12 +8,15 @@ import os
 import shutil
 from pathlib import Path
 
-from evolver.errors import UsageError
+from pydantic import JsonValue
+
 from harnesses.harness import Environment
 
 SUITE = "bookworm"
 AGENT_UID = 1000
 SCREEN_UID = 1001
+RELAY_UID = 1002
+PROXY_PORT = 3128  # on the sandbox's own loopback, where an allow-list lets it out
 SITE = "/opt/evolver/site"  # grader libraries; not on the agent's Python path
 AGENT_SITE = "/usr/local/lib/python3.11/dist-packages"
 INSIDE = "/opt/evolver/inside"
@@ -55,24 +58,32 @@ def base_digest() -> str:
     return digest_of(*parts)
 
 
+def inside_files() -> list[Path]:
+    """The programs that run in the sandbox."""
+    here = Path(__file__).parent
+    return [*sorted(path for path in (here / "inside").iterdir() if path.is_file()), here / "mux.py"]
+
+
 def inside_digest() -> str:
     """Names the programs that run in the sandbox (16 hex digits)."""
     sha = hashlib.sha256()
-    for path in sorted((Path(__file__).parent / "inside").iterdir()):
-        if path.is_file():
-            sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in inside_files():
+        sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return sha.hexdigest()[:16]
 
 
 def environment_digest(environment: Environment) -> str:
-    """Names what an environment adds to the base, together with the base (16 hex digits).
-
-    Raises UsageError for a network: no back end can let a sandbox out yet, and silence would pass for `none`.
-    """
-    if environment.network != "none":
-        raise UsageError(f"environment.network: no back end offers {environment.network!r}; use 'none'")
+    """Names what an environment adds to the base, together with the base (16 hex digits)."""
     parts = [base_digest(), inside_digest(), *IMAGE_STEPS, *sorted(environment.apt), "|", *sorted(environment.pip)]
     return digest_of(*parts)
+
+
+def server_command(environment: Environment, ttl_s: float, **options: JsonValue) -> list[str]:
+    """How the program that is PID 1 of a sandbox is started."""
+    options |= {"ttl_s": ttl_s, "screen": list(environment.screen) if environment.image == "desktop" else None}
+    if environment.network == "allowlist":
+        options["proxy"] = PROXY_PORT
+    return ["/usr/bin/python3", "-I", "-S", f"{INSIDE}/server.py", json.dumps(options)]
 
 
 def on_path(program: str) -> bool:

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from evolver.errors import NotReady, UsageError
@@ -20,6 +21,7 @@ from evolver.sandboxes import recipe
 Say = Callable[[str], None]
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 APT_SETTINGS = 'APT::Install-Recommends "false";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
+APT_CLEAN = "rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt"
 NO_DOCS = "".join(f"path-exclude=/usr/share/{part}/*\n" for part in ("doc", "man", "info", "locale", "help"))
 
 
@@ -112,6 +114,55 @@ def _build(root: Path, say: Say) -> None:
     chroot(root, "bash /tmp/finish.sh")
 
 
+def extended_rootfs(base: Path, packages: Sequence[str]) -> Path:
+    """The root file system with these Debian packages added, built once (root only; seconds to minutes).
+
+    apt works in an overlay, so that no script of a package can change the base; what it left alone becomes hard links
+    to the base's files. Raises UsageError that names a package which does not exist.
+    """
+    final = recipe.cache_dir() / "extended" / recipe.digest_of(base.name, *sorted(packages))
+    if final.is_dir():
+        return final
+    if os.geteuid() != 0:
+        raise UsageError(
+            f"environment.apt: {', '.join(packages)}: adding to the base needs root, or the Docker back end"
+        )
+    if not recipe.on_path("rsync"):
+        raise NotReady("rsync is missing: apt-get install rsync")
+    with locked(f"extended-{final.name}"), tempfile.TemporaryDirectory(dir=recipe.cache_dir()) as scratch:
+        if final.is_dir():
+            return final
+        partial = Path(scratch) / "tree"
+        final.parent.mkdir(parents=True, exist_ok=True)
+        install = f"apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq {' '.join(packages)}"
+        try:
+            _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", EXTEND, "-",
+                  str(base), scratch, f"{install} && {APT_CLEAN}"])  # fmt: skip
+        except NotReady as error:
+            raise why_no_package(packages, str(error)) from error
+        partial.rename(final)
+    return final
+
+
+EXTEND = """
+mkdir "$2/upper" "$2/work" "$2/merged"
+mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/merged"
+mount -t proc proc "$2/merged/proc"
+chroot "$2/merged" /bin/sh -c "$3"
+umount "$2/merged/proc"
+rsync --archive --hard-links --numeric-ids --link-dest="$1" "$2/merged/" "$2/tree/"
+"""
+
+
+def why_no_package(packages: Sequence[str], text: str) -> UsageError:
+    """The error for a failed apt-get install, from what it printed."""
+    unknown = re.findall(r"Unable to locate package (\S+)|Package '?(\S+?)'? has no installation candidate", text)
+    names = sorted({name for pair in unknown for name in pair if name})
+    if names:
+        return UsageError(f"environment.apt: Debian {recipe.SUITE} has no package {', '.join(names)}")
+    return UsageError(f"environment.apt {', '.join(packages)}: the packages were not installed: {text[-400:].strip()}")
+
+
 def chroot(root: Path, command: str) -> None:
     """Runs a shell command in the tree, in mount and process namespaces of its own: nothing stays mounted."""
     _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={root}/proc",
@@ -148,7 +199,9 @@ def inside_layer() -> Path:
         if not final.is_dir():
             partial = final.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(Path(__file__).parent / "inside", partial, ignore=shutil.ignore_patterns("__pycache__"))
+            partial.mkdir(parents=True)
+            for path in recipe.inside_files():
+                shutil.copy(path, partial)
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
             compileall.compile_dir(
                 partial, quiet=2, stripdir=str(partial), prependdir=recipe.INSIDE, invalidation_mode=mode

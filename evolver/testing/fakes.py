@@ -22,7 +22,7 @@ from evolver.protocols import (
     Ran,
     Request,
 )
-from evolver.records import Completion, Rollout, Score, ToolCall, Usage
+from evolver.records import Completion, Connection, Rollout, Score, ToolCall, Usage
 from harnesses.harness import Environment
 
 HOME = "/home/user"
@@ -120,6 +120,7 @@ class FakeSandbox:
         self.id = "fake-sandbox"
         self.image_digest = FAKE_DIGEST
         self.screen = screen
+        self.connections: tuple[Connection, ...] = ()
         self.files: dict[str, bytes] = {}
         self.modes: dict[str, int] = {}
         self.answers: dict[str, Answer] = dict(answers or {})
@@ -207,7 +208,7 @@ class FakeSandboxes:
     async def prepare(self, environment: Environment) -> str:
         return FAKE_DIGEST
 
-    async def open(self, environment: Environment, *, run_id: str, ttl_s: float) -> FakeSandbox:
+    async def open(self, environment: Environment, *, run_id: str, ttl_s: float, rollout_id: str = "") -> FakeSandbox:
         self.opened.append(self._make())
         return self.opened[-1]
 

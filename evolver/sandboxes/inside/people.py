@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-AGENT, SCREEN = 1000, 1001
+AGENT, SCREEN, RELAY = 1000, 1001, 1002
 HOME = "/home/user"
 TICKS = os.sysconf("SC_CLK_TCK")
 SEPARATE = os.getuid() == 0  # else one uid: what keeps control alive is being PID 1 of the process namespace
@@ -21,6 +21,13 @@ SCREEN_ENV = {
     "GTK_MODULES": "gail:atk-bridge", "GNOME_ACCESSIBILITY": "1", "NO_AT_BRIDGE": "0", "SAL_USE_VCLPLUGIN": "gtk3",
     "GSETTINGS_BACKEND": "memory", "GIO_USE_VFS": "local", "GDK_BACKEND": "x11", "LIBGL_ALWAYS_SOFTWARE": "1",
 }  # fmt: skip
+
+
+def proxy_env(port):
+    """What tells programs the way out; nothing but the sandbox itself is asked directly."""
+    names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    local = {"no_proxy": "localhost,127.0.0.1", "NO_PROXY": "localhost,127.0.0.1"}
+    return dict.fromkeys(names, f"http://127.0.0.1:{port}") | local
 
 
 @contextlib.contextmanager
@@ -105,19 +112,19 @@ def _descends(pid, tree, spared):
 
 
 def kill_agent(spared):
-    """Kills every process of the agent in one stroke; raises RuntimeError when one still lives after 5 s."""
+    """Kills the agent's processes and its way out in one stroke; raises RuntimeError when one still lives after 5 s."""
     deadline = time.monotonic() + 5
     while True:
-        if SEPARATE:
+        for uid in (AGENT, RELAY) if SEPARATE else ():
             child = os.fork()
             if child == 0:
-                os.setgid(AGENT)
-                os.setuid(AGENT)
+                os.setgid(uid)
+                os.setuid(uid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(-1, signal.SIGKILL)
                 os._exit(0)
             os.waitpid(child, 0)
-        else:
+        if not SEPARATE:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
         reap(KNOWN)

@@ -1,6 +1,7 @@
 """PID 1 of a sandbox: answers framed requests on stdin/stdout, keeps the time-to-live, and ends when the host goes.
 
-Usage: server.py TTL_S [WIDTHxHEIGHT]
+Usage: server.py JSON, an object of ttl_s, screen (null, or width and height in pixels), and with an allow-list proxy
+(the port of the way out) and relay_fd (its inherited connection; without one the host starts the relay itself).
 """
 
 import os
@@ -29,14 +30,18 @@ class Refused(Exception):
 
 
 class Server:
-    def __init__(self, ttl_s, size):
+    def __init__(self, ttl_s, screen=None, proxy=None, relay_fd=None):
         self.ends_at = time.monotonic() + ttl_s
         self.env, self.screen, self.input, self.reader = dict(people.ENV), None, None, None
-        if size:
-            import screen
+        if proxy:
+            self.env |= people.proxy_env(proxy)
+        if relay_fd is not None:
+            start_relay(proxy, relay_fd)
+        if screen:
+            from screen import Screen
 
             self.env |= people.SCREEN_ENV
-            self.screen = screen.Screen(*size, self.env)
+            self.screen = Screen(*screen, self.env)
         self.spared = {process.pid for process in people.KNOWN.values()}
         self.shell = shell.Shell(self.env, self.spared)
 
@@ -166,6 +171,16 @@ class Server:
         return {}, b"".join(parts)
 
 
+def start_relay(port, connection):
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay.py")
+    relay = people.popen(
+        ["python3", "-I", "-S", program, str(port)], uid=people.RELAY, cwd="/", env=people.ENV, stdin=connection,
+        stdout=connection, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(connection)
+    people.KNOWN[relay.pid] = relay
+
+
 def serve(pipe, server):
     while True:
         server.tick()
@@ -201,9 +216,8 @@ def main():
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE 0: the agent can't open this process's descriptors
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # without a handler, PID 1 can't be signalled from inside
-    size = tuple(int(n) for n in sys.argv[2].split("x")) if len(sys.argv) > 2 else None
     try:
-        serve(pipe, Server(float(sys.argv[1]), size))
+        serve(pipe, Server(**json.loads(sys.argv[1])))
     except EOFError as end:
         os.write(2, str(end).encode())
         os._exit(0)

@@ -1,0 +1,284 @@
+"""The filtering proxy of a sandbox with an allow-list: judges every connection on the host and dials for it.
+
+The sandbox has no network at all. Its proxy port (inside/relay.py) hands each connection over the sandbox's own pipe to
+`Egress`, which reads the request, compares the host's name with the list, resolves it here, and connects only to public
+addresses on ports 80 and 443. What travels inside a TLS connection to an allowed host is not looked into.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from evolver.errors import SandboxLost
+from evolver.records import Connection
+from evolver.sandboxes.mux import CHUNK, BrokenProtocol, Mux, Stream
+
+PORTS = (80, 443)
+HEAD_LIMIT, HEAD_S, DIAL_S, IDLE_S, START_S = 32 << 10, 30.0, 15.0, 120.0, 30.0
+BYTES = 1 << 30  # that one sandbox may send and receive in all
+CONNECTIONS = 32  # at once
+LOG_LIMIT = 2_000  # connections that are written down; the rest is counted
+# An IPv6 address that carries an IPv4 one could be any address of the host's own network.
+CARRIERS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0/96"))
+LABEL = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+NAME = re.compile(rf"({LABEL}\.)*(?=[a-z]){LABEL}")  # what ends in a number is an address
+DROPPED = re.compile(r"(host|connection|keep-alive|proxy-[a-z-]+)\s*:", re.IGNORECASE)
+
+Resolve = Callable[[str, int], Awaitable[Sequence[tuple[str, int]]]]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def look_up(host: str, port: int) -> list[tuple[str, int]]:
+    """(address, port) pairs by this machine's resolver."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(str(entry[4][0]), port) for entry in found]
+
+
+def is_public(address: str) -> bool:
+    """Whether it belongs to nobody's own network or machine."""
+    ip = ipaddress.ip_address(address)
+    return ip.is_global and not ip.is_multicast and not any(ip in net for net in CARRIERS if net.version == ip.version)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """How names become addresses, and which addresses may be dialled."""
+
+    resolve: Resolve = look_up
+    permits: Callable[[str], bool] = is_public
+
+
+INTERNET = Outside()
+
+
+class Link(Protocol):
+    """The relay's connection: bytes in, bytes out."""
+
+    async def receive(self, size: int) -> bytes: ...
+    async def send(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class Egress:
+    """What one sandbox may reach. `connections` is the log; `left_out` counts those beyond its limit."""
+
+    def __init__(self, allowed: Sequence[str], outside: Outside, traffic: int = BYTES) -> None:
+        self._allowed, self._outside, self._traffic = tuple(allowed), outside, traffic
+        self._spent, self._open = 0, 0
+        self._task: asyncio.Task[None] | None = None
+        self._link: Link | None = None
+        self.connections: list[Connection] = []
+        self.left_out = 0
+
+    async def start(self, link: Link) -> None:
+        """Serves the relay at the other end, and owns the link; raises SandboxLost when it does not answer."""
+        self._link = link
+        try:
+            async with asyncio.timeout(START_S):
+                await link.send(b"\n")
+                await link.receive(1)
+        except (OSError, EOFError, TimeoutError) as error:
+            raise SandboxLost(f"the proxy inside the sandbox did not start: {error or type(error).__name__}") from error
+        self._task = asyncio.create_task(self._run(Mux(link.receive, link.send, self.serve)))
+
+    async def _run(self, mux: Mux) -> None:
+        try:
+            await mux.run()
+        except (OSError, EOFError, BrokenProtocol):
+            return  # the sandbox has ended or lost its relay: nothing gets out any more
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._link is not None:
+            self._link.close()
+
+    async def serve(self, stream: Stream) -> None:
+        """One connection of the agent's, from its request to its end."""
+        asked, began = Asked("", 0), time.time()
+        refused, address = "", ""
+        count = _Count()
+        self._open += 1
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head, rest = await _head(stream)
+            asked = parse(head)
+            self._check(asked)
+            upstream, address = await self._dial(asked)
+            if not asked.request:
+                await stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await self._copy(stream, upstream, asked.request + rest, count)
+        except Refused as error:
+            refused = error.reason
+            await _tell(stream, error)
+        except TimeoutError:
+            refused = "" if address else f"no request within {HEAD_S:g} s"
+        except OSError as error:
+            refused = "" if address else f"the connection ended: {error}"
+        finally:
+            self._open -= 1
+            self._note(
+                Connection(
+                    at=began,
+                    host=asked.host,
+                    port=asked.port,
+                    refused=refused,
+                    address=address,
+                    sent=count.sent,
+                    received=count.received,
+                )
+            )
+
+    def _note(self, connection: Connection) -> None:
+        if len(self.connections) < LOG_LIMIT:
+            self.connections.append(connection)
+        else:
+            self.left_out += 1
+
+    def _check(self, asked: Asked) -> None:
+        host = asked.host
+        if not any(host == name or (name[:2] == "*." and host.endswith(name[1:])) for name in self._allowed):
+            raise Refused(403, f"{host} is not on the allow-list of this sandbox ({', '.join(self._allowed)[:300]})")
+        if asked.port not in PORTS:
+            raise Refused(403, f"port {asked.port} is not allowed, only {' and '.join(map(str, PORTS))}")
+        if self._open > CONNECTIONS:
+            raise Refused(503, f"more than {CONNECTIONS} connections at once")
+        if self._spent >= self._traffic:
+            raise Refused(403, f"this sandbox has used up its {self._traffic >> 20} MiB of traffic")
+
+    async def _dial(self, asked: Asked) -> tuple[Streams, str]:
+        """Connects to the very addresses that were checked: a name is resolved once."""
+        try:
+            async with asyncio.timeout(DIAL_S):
+                found = await self._outside.resolve(asked.host, asked.port)
+                fit = [place for place in found if self._outside.permits(place[0])]
+                if found and not fit:
+                    raise Refused(403, f"{asked.host} is {found[0][0]}, which is not a public address")
+                reason = "it has no address"
+                for address, port in fit:
+                    try:
+                        return await asyncio.open_connection(address, port, limit=CHUNK), address
+                    except OSError as error:
+                        reason = str(error)
+        except TimeoutError:
+            reason = f"no answer within {DIAL_S:g} s"
+        except OSError as error:
+            reason = str(error)
+        raise Refused(502, f"{asked.host} can't be reached: {reason}")
+
+    async def _copy(self, stream: Stream, upstream: Streams, first: bytes, count: _Count) -> None:
+        """Both ways until both have ended or one fails, nothing moves for `IDLE_S`, or the traffic is used up."""
+        reader, writer = upstream
+        clock = asyncio.get_running_loop().time
+
+        def moved(size: int) -> None:
+            idle.reschedule(clock() + IDLE_S)
+            self._spent += size
+            if self._spent > self._traffic:
+                raise ConnectionAbortedError("the sandbox's traffic is used up")
+
+        async def out() -> None:
+            data = first or await stream.read()
+            while data:
+                moved(len(data))
+                count.sent += len(data)
+                writer.write(data)
+                await writer.drain()
+                data = await stream.read()
+            writer.write_eof()
+
+        async def back() -> None:
+            while data := await reader.read(CHUNK):
+                moved(len(data))
+                count.received += len(data)
+                await stream.write(data)
+            await stream.end()
+
+        try:
+            async with asyncio.timeout(IDLE_S) as idle, asyncio.TaskGroup() as tasks:
+                tasks.create_task(out())
+                tasks.create_task(back())
+        except* OSError:
+            pass  # one side has gone, so does the other; a TimeoutError is one of these
+        finally:
+            writer.close()
+
+
+class Refused(Exception):
+    """What the agent's client is told: an HTTP status and its reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status, self.reason = status, reason
+
+
+@dataclass
+class _Count:
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`request` is what goes to the host; empty for a tunnel (CONNECT)."""
+
+    host: str
+    port: int
+    request: bytes = b""
+
+
+async def _head(stream: Stream) -> tuple[bytes, bytes]:
+    """(the request's head without its empty line, what came after it)"""
+    came = b""
+    while b"\r\n\r\n" not in came:
+        data = await stream.read()
+        came += data
+        if not data or len(came) > HEAD_LIMIT:
+            raise Refused(400, "no whole request came" if not data else f"a head of more than {HEAD_LIMIT} bytes")
+    head, _, rest = came.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def parse(head: bytes) -> Asked:
+    """Reads a proxy request's head: `CONNECT host:port`, or a method with an absolute http:// address.
+
+    Raises Refused for anything else, an address in numbers included.
+    """
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or any(line[:1] in (" ", "\t", "") for line in lines):
+        raise Refused(400, "this is a proxy for HTTP/1.1")
+    method, target, _ = words
+    try:
+        url = urlsplit(f"//{target}" if method == "CONNECT" else target)
+        host, port = (url.hostname or "").rstrip("."), url.port or (443 if method == "CONNECT" else 80)
+    except ValueError:
+        raise Refused(400, f"no valid address: {target[:200]}") from None
+    if url.username is not None or (method != "CONNECT" and url.scheme != "http"):
+        raise Refused(400, f"ask for http://HOST/ or CONNECT HOST:443, not {target[:200]}")
+    if not NAME.fullmatch(host):
+        raise Refused(403, f"only names of hosts are allowed, not {host[:200]!r}")
+    if method == "CONNECT":
+        return Asked(host, port)
+    place = f"{url.path or '/'}{'?' + url.query if url.query else ''}"
+    kept = [line for line in lines if not DROPPED.match(line)]
+    own = [f"{method} {place} HTTP/1.1", f"Host: {host}{'' if port == 80 else f':{port}'}", "Connection: close"]
+    return Asked(host, port, "\r\n".join([*own, *kept, "", ""]).encode("latin-1"))
+
+
+async def _tell(stream: Stream, error: Refused) -> None:
+    body = f"{error.reason}\n".encode()
+    head = f"HTTP/1.1 {error.status} {error.reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+    with contextlib.suppress(OSError):
+        await stream.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await stream.end()

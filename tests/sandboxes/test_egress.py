@@ -1,0 +1,258 @@
+"""The filtering proxy on its own: the relay runs here as a plain process, the hosts are servers of this test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from evolver.records import Connection
+from evolver.sandboxes import rootfs
+from evolver.sandboxes.egress import BYTES, CONNECTIONS, LOG_LIMIT, Egress, Outside, Refused, is_public, parse
+from evolver.sandboxes.local import Link
+from evolver.sandboxes.mux import DATA, HEAD, OPEN, WINDOW, BrokenProtocol, Mux, Stream
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ALLOWED = ("shop.test", "*.wild.test")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def proxy(outside: Outside, traffic: int = BYTES) -> AsyncIterator[tuple[Egress, int]]:
+    """(the judge, the port at which the relay listens)"""
+    port, (here, there) = free_port(), socket.socketpair()
+    relay = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", str(rootfs.inside_layer() / "relay.py"), str(port), stdin=there, stdout=there
+    )
+    there.close()
+    egress = Egress(ALLOWED, outside, traffic)
+    await egress.start(Link(*await asyncio.open_connection(sock=here)))
+    try:
+        yield egress, port
+    finally:
+        await egress.aclose()
+        assert await asyncio.wait_for(relay.wait(), 10) == 0  # it ends with its host
+
+
+@asynccontextmanager
+async def server(handle: Handler) -> AsyncIterator[Outside]:
+    """A host that every name leads to."""
+    running = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = running.sockets[0].getsockname()[1]
+
+    async def resolve(host: str, _: int) -> list[tuple[str, int]]:
+        return [("127.0.0.1", port)]
+
+    async with running:
+        yield Outside(resolve, permits=lambda address: True)
+
+
+async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers with the request that it got."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head)
+    await writer.drain()
+    writer.close()
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+async def logged(egress: Egress, count: int) -> list[Connection]:
+    for _ in range(500):
+        if len(egress.connections) >= count:
+            break
+        await asyncio.sleep(0.01)
+    return egress.connections
+
+
+async def test_an_allowed_host_gets_the_request_without_the_proxy_s_words() -> None:
+    request = b"GET http://shop.test/a?b=c HTTP/1.1\r\nHost: evil.test\r\nProxy-Authorization: x\r\nX-Own: 1\r\n\r\n"
+    async with server(page) as outside, proxy(outside) as (egress, port):
+        answer = await ask(port, request)
+        assert answer.endswith(b"GET /a?b=c HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\nX-Own: 1\r\n\r\n")
+        (seen,) = await logged(egress, 1)
+    assert (seen.host, seen.port, seen.refused, seen.address) == ("shop.test", 80, "", "127.0.0.1")
+    assert seen.sent > 0 and seen.received == len(answer)
+
+
+async def test_a_tunnel_carries_bytes_both_ways_unchanged() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    blob = bytes(range(256)) * 8_000  # more than a window
+    async with server(echo) as outside, proxy(outside) as (egress, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"CONNECT a.wild.test:443 HTTP/1.1\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        writer.write(blob)
+        assert await asyncio.wait_for(reader.readexactly(len(blob)), 10) == blob
+        writer.close()
+        (seen,) = await logged(egress, 1)
+    assert (seen.host, seen.sent, seen.received) == ("a.wild.test", len(blob), len(blob))
+
+
+@pytest.mark.parametrize(
+    ("request_line", "reason"),
+    [
+        ("GET http://other.test/ HTTP/1.1", "other.test is not on the allow-list of this sandbox (shop.test"),
+        ("CONNECT wild.test:443 HTTP/1.1", "not on the allow-list"),
+        ("CONNECT notwild.test:443 HTTP/1.1", "not on the allow-list"),
+        ("CONNECT shop.test.other.test:443 HTTP/1.1", "not on the allow-list"),
+        ("CONNECT shop.test:22 HTTP/1.1", "port 22 is not allowed"),
+        ("CONNECT 127.0.0.1:443 HTTP/1.1", "only names of hosts"),
+        ("CONNECT [::1]:443 HTTP/1.1", "only names of hosts"),
+        ("GET http://2130706433/ HTTP/1.1", "only names of hosts"),
+        ("GET http://0x7f.1/ HTTP/1.1", "only names of hosts"),
+        ("GET http://shop.test@other.test/ HTTP/1.1", "ask for http://HOST/"),
+        ("GET file:///etc/passwd HTTP/1.1", "ask for http://HOST/"),
+        ("GET / HTTP/1.1", "ask for http://HOST/"),
+        ("CONNECT shop.test:99999 HTTP/1.1", "no valid address"),
+        ("hello", "this is a proxy"),
+    ],
+)
+async def test_whatever_else_is_asked_for_is_refused_with_its_reason(request_line: str, reason: str) -> None:
+    async with server(page) as outside, proxy(outside) as (egress, port):
+        answer = await ask(port, f"{request_line}\r\nHost: shop.test\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 40") and reason in answer.partition(b"\r\n")[0].decode()
+        (seen,) = await logged(egress, 1)
+    assert reason in seen.refused and not seen.address and not seen.sent
+
+
+async def test_a_name_that_leads_to_this_machine_is_refused_although_it_is_on_the_list() -> None:
+    async def resolve(host: str, port: int) -> list[tuple[str, int]]:
+        return [("127.0.0.1", port), ("10.0.0.1", port), ("169.254.169.254", port)]
+
+    async with proxy(Outside(resolve)) as (egress, port):
+        answer = await ask(port, b"GET http://shop.test/ HTTP/1.1\r\n\r\n")
+        assert b"403 shop.test is 127.0.0.1, which is not a public address" in answer
+        assert (await logged(egress, 1))[0].address == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("172.17.0.1", False),
+        ("192.168.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+    ],
+)
+def test_only_public_addresses_are_dialled(address: str, public: bool) -> None:
+    assert is_public(address) is public
+
+
+async def test_a_host_that_is_not_there_is_said_so() -> None:
+    async def resolve(host: str, _: int) -> list[tuple[str, int]]:
+        return [("127.0.0.1", free_port())]
+
+    async with proxy(Outside(resolve, permits=lambda address: True)) as (egress, port):
+        assert b"502 shop.test can't be reached" in await ask(port, b"GET http://shop.test/ HTTP/1.1\r\n\r\n")
+        assert "can't be reached" in (await logged(egress, 1))[0].refused
+
+
+async def test_a_reader_that_does_not_read_holds_up_nobody_else() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"x" * (20 << 20) if b"/big" in head else b"small")
+        await writer.drain()
+        writer.close()
+
+    async with server(flood) as outside, proxy(outside) as (egress, port):
+        _, idle = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        idle.write(b"GET http://shop.test/big HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.3)
+        assert await ask(port, b"GET http://shop.test/small HTTP/1.1\r\n\r\n") == b"small"
+        idle.close()
+        big = next(seen for seen in await logged(egress, 2) if seen.received > 5)
+    assert big.received < 20 << 20
+
+
+async def test_connections_and_the_log_are_bounded() -> None:
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with server(wait) as outside, proxy(outside) as (egress, port):
+        writers = []
+        for _ in range(CONNECTIONS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"CONNECT shop.test:443 HTTP/1.1\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            writers.append(writer)
+        assert b"503 more than 32" in await ask(port, b"CONNECT shop.test:443 HTTP/1.1\r\n\r\n")
+        for writer in writers:
+            writer.close()
+        assert len(await logged(egress, CONNECTIONS + 1)) == CONNECTIONS + 1
+        egress.connections.extend(egress.connections[:1] * (LOG_LIMIT - len(egress.connections)))
+        await ask(port, b"GET http://other.test/ HTTP/1.1\r\n\r\n")
+        assert len(egress.connections) == LOG_LIMIT and egress.left_out == 1
+
+
+async def test_what_breaks_the_protocol_ends_the_way_out() -> None:
+    async def serve(stream: Stream) -> None:
+        await asyncio.sleep(60)
+
+    chunk = b"x" * (64 << 10)
+    flood = HEAD.pack(1, OPEN, 0) + (HEAD.pack(1, DATA, len(chunk)) + chunk) * (WINDOW // len(chunk) + 1)
+    for frames in (b"\xff" * 9, HEAD.pack(1, DATA, 1 << 31), HEAD.pack(1, OPEN, 0) * 2, flood):
+        reader = asyncio.StreamReader()
+        reader.feed_data(frames)
+        reader.feed_eof()
+        with pytest.raises(BrokenProtocol):
+            await Mux(reader.readexactly, _nowhere, serve).run()
+
+
+async def _nowhere(data: bytes) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    "head", [b"GET http://shop.test/ HTTP/1.1\r\nA: 1\r\n folded", b"", b"\x00\xff", b"G\xc3 x HTTP/1.1"]
+)
+def test_a_head_that_is_not_plain_http_is_refused(head: bytes) -> None:
+    with pytest.raises(Refused):
+        parse(head)
+
+
+async def test_the_traffic_of_a_sandbox_is_bounded() -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+
+    async with server(endless) as outside, proxy(outside, traffic=1 << 20) as (egress, port):
+        assert len(await ask(port, b"CONNECT shop.test:443 HTTP/1.1\r\n\r\n.")) <= 1 << 20
+        assert b"has used up its 1 MiB" in await ask(port, b"CONNECT shop.test:443 HTTP/1.1\r\n\r\n")
+        assert [bool(seen.refused) for seen in await logged(egress, 2)] == [False, True]

@@ -1,0 +1,124 @@
+"""The allow-list of an environment, on both back ends: what the agent reaches, and that nothing else is reachable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from evolver.protocols import Sandbox
+from evolver.sandboxes import open_backend
+from evolver.sandboxes.backend import Kind
+from evolver.sandboxes.egress import Outside
+from harnesses.harness import Environment
+
+BIG = b"0123456789abcdef" * 65_536 * 3
+NET = Environment(image="terminal", network="allowlist", allowlist=("shop.test", "*.wild.test", "local.test"))
+
+
+async def _page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        body = BIG if head.split()[1] == "/big" else b"hello from outside\n"
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+    writer.close()
+
+
+@pytest.fixture
+async def outside() -> AsyncIterator[Outside]:
+    """A server of this test behind every name but one, which leads to where the sandbox's own machine is."""
+    running = await asyncio.start_server(_page, "127.0.0.1", 0)
+    port = running.sockets[0].getsockname()[1]
+
+    async def resolve(host: str, asked: int) -> list[tuple[str, int]]:
+        return [("127.0.0.2", port) if host == "local.test" else ("127.0.0.1", port)]
+
+    async with running:
+        yield Outside(resolve, permits=lambda address: address == "127.0.0.1")
+
+
+@pytest.fixture
+async def box(kind: Kind, outside: Outside) -> AsyncIterator[Sandbox]:
+    backend = open_backend(kind, spares=0, outside=outside)
+    yield await backend.open(NET, run_id="test-net", ttl_s=120)
+    await backend.aclose()
+
+
+FETCH = """
+import sys, urllib.request, urllib.error
+try:
+    data = urllib.request.urlopen(sys.argv[1], timeout=20).read()
+    print(len(data), data[:18].decode())
+except Exception as error:
+    print(type(error).__name__, error, getattr(error, "read", bytes)().decode())
+"""
+TUNNEL = """
+import http.client, os, sys
+via = http.client.HTTPConnection("127.0.0.1", int(os.environ["https_proxy"].rpartition(":")[2]), timeout=20)
+via.set_tunnel(sys.argv[1], 443)
+try:
+    via.request("GET", "/")
+    print(via.getresponse().read().decode(), end="")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+async def fetch(box: Sandbox, url: str) -> str:
+    return (await box.exec(f"python3 -c '{FETCH}' {url}", timeout_s=40)).output.strip()
+
+
+async def tunnel(box: Sandbox, host: str) -> str:
+    return (await box.exec(f"python3 -c '{TUNNEL}' {host}", timeout_s=40)).output.strip()
+
+
+async def test_an_allowed_host_is_reached_and_the_log_says_so(box: Sandbox) -> None:
+    assert await fetch(box, "http://shop.test/") == "19 hello from outside"
+    assert await fetch(box, "http://a.wild.test/big") == f"{len(BIG)} 0123456789abcdef01"
+    assert await tunnel(box, "shop.test") == "hello from outside"
+    assert (await box.exec("curl -s http://shop.test/", timeout_s=20)).output == "hello from outside\n"
+    seen = [(c.host, c.port, c.refused, c.received >= 18) for c in box.connections]
+    assert seen == [("shop.test", 80, "", True), ("a.wild.test", 80, "", True), ("shop.test", 443, "", True),
+                    ("shop.test", 80, "", True)]  # fmt: skip
+
+
+async def test_another_host_is_refused_with_a_clear_message(box: Sandbox) -> None:
+    assert "other.test is not on the allow-list of this sandbox (shop.test" in await fetch(box, "http://other.test/")
+    assert "403 other.test is not on the allow-list" in await tunnel(box, "other.test")
+    ran = await box.exec("curl -sS https://other.test/", timeout_s=20)
+    assert ran.exit_code == 56 and "403" in ran.output
+    assert all(c.refused and not c.address for c in box.connections) and len(box.connections) == 3
+
+
+async def test_there_is_no_way_around_the_proxy(box: Sandbox) -> None:
+    ran = await box.exec("tail -n +3 /proc/net/dev | cut -d: -f1; curl -sS --noproxy '*' http://1.1.1.1/", timeout_s=20)
+    assert ran.output.split()[0] == "lo" and ran.exit_code == 7
+    assert (await box.exec("curl -sS --noproxy '*' http://shop.test/", timeout_s=20)).exit_code == 6
+    assert "unreachable" in (await box.bash("exec 3<>/dev/tcp/1.1.1.1/443", timeout_s=5)).output
+    assert "only names of hosts" in await fetch(box, "http://93.184.216.34/")
+    assert "only names of hosts" in await tunnel(box, "127.0.0.1")
+
+
+async def test_a_name_that_leads_to_a_private_address_is_refused(box: Sandbox) -> None:
+    assert "local.test is 127.0.0.2, which is not a public address" in await fetch(box, "http://local.test/")
+
+
+async def test_killing_the_relay_lets_nothing_out_and_leaves_control_alive(box: Sandbox) -> None:
+    await box.bash("pkill -9 -f relay.py; kill -9 -1", timeout_s=5)
+    await asyncio.sleep(0.2)
+    assert (await fetch(box, "http://other.test/")).partition(" ")[0] in ("URLError", "HTTPError")
+    assert (await box.bash("echo alive", timeout_s=5)).output == "alive\n"
+
+
+async def test_a_frozen_sandbox_has_no_way_out_left(box: Sandbox) -> None:
+    await box.bash("(while :; do curl -s http://shop.test/; sleep 0.05; done) >log 2>&1 &", timeout_s=5)
+    await asyncio.sleep(1)
+    assert await box.freeze()
+    await asyncio.sleep(0.3)
+    count = len(box.connections)
+    assert count
+    await asyncio.sleep(0.7)
+    assert len(box.connections) == count
