@@ -18,7 +18,7 @@ from evolver.config import RunConfig
 from evolver.protocols import Executor, Grader, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Score, Scorecard
 from evolver.redact import keys_in, redacted_record
-from evolver.rollout import Job, run_rollout
+from evolver.rollout import Interrupted, Job, run_rollout
 from evolver.score import scorecard
 from evolver.store import Store
 from harnesses.harness import Harness
@@ -170,7 +170,12 @@ class Lab:
                 ttl_s=self.config.sandbox.ttl_s,
                 keys=self._keys,
             )
-            rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
+            try:
+                rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
+            except Interrupted as stop:
+                self.record(stop.rollout)
+                self._charge(stop.rollout, role)
+                raise
             await self._keep(rollout)
             self._charge(rollout, role)
             earlier.append(rollout)
@@ -221,8 +226,9 @@ class Lab:
 
 
 def _tries(rollouts: Sequence[Rollout]) -> int:
-    """How many count as tried: an outage of the endpoint does not, once the program is started again."""
-    return sum(1 for rollout in rollouts if rollout.error is None or rollout.error.blame != "provider")
+    """How many count as tried: one that an outage of the endpoint or a stop of the program ended does not."""
+    errors = [rollout.error for rollout in rollouts]
+    return sum(1 for error in errors if error is None or (error.blame != "provider" and error.kind != "interrupted"))
 
 
 class _Tally:

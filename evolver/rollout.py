@@ -78,10 +78,19 @@ class Progress:
     error: Failure | None = None
 
 
+class Interrupted(asyncio.CancelledError):
+    """The attempt was cancelled after calls that are billed: `rollout` is the record of them."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        super().__init__(f"{rollout.id} was interrupted")
+        self.rollout = rollout
+
+
 async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str]) -> tuple[Rollout, bytes | None]:
     """Runs one attempt to its end. What goes wrong on our side becomes `Rollout.error` and a state of None;
     only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions. An endpoint that
-    refuses half-way is an error of the provider: the calls before it are billed, so their record must not be lost."""
+    refuses half-way is an error of the provider: the calls before it are billed, so their record must not be lost.
+    For the same reason an attempt that is cancelled half-way leaves as `Interrupted`, with its record."""
     started, began = time.time(), time.monotonic()
     progress = Progress()
     try:
@@ -94,8 +103,26 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
             raise
         progress.stop = "error"
         progress.error = _failure("refused", "provider", error, job)
+    except asyncio.CancelledError:
+        if not progress.turns:
+            raise
+        progress.stop, progress.state = "error", None
+        progress.error = Failure(kind="interrupted", blame="platform", message="the program was stopped")
+    recording = asyncio.create_task(
+        asyncio.to_thread(_record, job, progress, started, time.monotonic() - began, put_blob)
+    )
+    try:
+        rollout = await asyncio.shield(recording)
+    except asyncio.CancelledError:
+        raise Interrupted(await recording) from None
+    if progress.error is not None and progress.error.kind == "interrupted":
+        raise Interrupted(rollout)
+    return rollout, progress.state
+
+
+def _record(job: Job, progress: Progress, started: float, seconds: float, put_blob: Callable[[bytes], str]) -> Rollout:
     requests = progress.sent.blob()
-    rollout = Rollout(
+    return Rollout(
         id=job.rollout_id,
         key=job.key,
         retry_of=job.retry_of,
@@ -106,15 +133,14 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
         first=progress.first,
         turns=tuple(progress.turns),
         stop_reason=progress.stop,
-        state_sha256=None if progress.state is None else await asyncio.to_thread(put_blob, progress.state),
-        requests_sha256=None if requests is None else await asyncio.to_thread(put_blob, requests),
+        state_sha256=None if progress.state is None else put_blob(progress.state),
+        requests_sha256=None if requests is None else put_blob(requests),
         image_rule=job.image_rule,
         connections=progress.connections,
         error=progress.error,
         started_at=started,
-        finished_at=started + time.monotonic() - began,  # a clock that is set meanwhile does not count
+        finished_at=started + seconds,  # a clock that is set meanwhile does not count
     )
-    return rollout, progress.state
 
 
 def _failure(kind: str, blame: Blame, error: Exception, job: Job) -> Failure:

@@ -19,11 +19,13 @@ class Limiter:
     """At most `concurrency` callers at once, and no call before the time that the endpoint asked for (`hold`).
 
     A caller keeps its slot while it waits to try again: an endpoint in trouble gets fewer calls, not more.
+    `answered` says whether the endpoint ever did, whatever it said.
     """
 
     def __init__(self, concurrency: int) -> None:
         self._slots = asyncio.Semaphore(concurrency)
         self._not_before = 0.0
+        self.answered = False
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:

@@ -1,7 +1,8 @@
 """The `openai` model: any OpenAI-compatible endpoint (hosted, vLLM, SGLang) behind the Model seam.
 
 A reply that can't be used is a Completion with `invalid`; an endpoint that does not answer in the end is
-`ProviderFailed`; a refusal that no retry can mend (key, address, request) stops the run as `UsageError`.
+`ProviderFailed`; a refusal that no retry can mend (key, address, request), or an address where nobody has answered yet,
+stops the run as `UsageError`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from evolver.models.endpoint import asked_delay_s, delay_s, limiter_for
 from evolver.models.wire import completion_from
 from evolver.protocols import Request
 from evolver.records import Completion
+from evolver.redact import redacted
 from evolver.tokens import image_rule_for
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "https://api.openai.com/v1"
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = (408, 409, 429)
+CONNECT_S = 10.0
 
 
 class OpenAIModel:
@@ -54,28 +57,29 @@ class OpenAIModel:
         key = os.environ.get(self._spec.api_key_env, "").strip()
         if not key and urlsplit(self.url).hostname not in LOCAL_HOSTS:
             raise UsageError(f"{self.declared} needs a key: set the environment variable {self._spec.api_key_env}")
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, Timeout
 
         # Retries are ours: the client's own know neither the shared limiter nor the wall clock.
-        client = AsyncOpenAI(api_key=key or "none", base_url=self.url, timeout=self._spec.timeout_s, max_retries=0)
+        timeout = Timeout(self._spec.timeout_s, connect=min(self._spec.timeout_s, CONNECT_S))
+        client = AsyncOpenAI(api_key=key or "none", base_url=self.url, timeout=timeout, max_retries=0)
         return client, key
 
     async def complete(self, request: Request) -> Completion:
-        """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds, and the last
-        try has `timeout_s` of its own."""
+        """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds (for
+        `first_contact_s` while nobody has ever answered), and the last try has `timeout_s` of its own."""
         body = bytes_of(body_for(self.id, request), lambda frame_id: _png(request, frame_id))
         limiter = limiter_for(self.url, self._spec.concurrency)
         bound_s = self._spec.timeout_s + self._spec.retry_for_s
         tries, last = 0, "no answer"
         async with limiter.slot():
-            # Waiting for a slot of ours is not the endpoint's fault.
-            last_try = time.monotonic() + self._spec.retry_for_s
+            began = time.monotonic()  # waiting for a slot of ours is not the endpoint's fault
             with suppress(TimeoutError):  # told below, with what the endpoint said last
                 async with asyncio.timeout(bound_s):
                     while True:
                         await limiter.ready()
                         tries += 1
                         answer = await self._once(body)
+                        limiter.answered |= not (isinstance(answer, _Again) and answer.unreachable)
                         if isinstance(answer, Mapping):
                             completion = completion_from(answer, request)
                             if completion is not None:
@@ -85,9 +89,14 @@ class OpenAIModel:
                         if answer.asked_s:
                             limiter.hold(answer.asked_s)
                         wait_s = delay_s(tries - 1, answer.asked_s)
-                        if time.monotonic() + wait_s > last_try:
+                        patience_s = self._spec.retry_for_s if limiter.answered else self._spec.first_contact_s
+                        if time.monotonic() + wait_s > began + min(patience_s, self._spec.retry_for_s):
                             break
                         await asyncio.sleep(wait_s)
+        if not limiter.answered:
+            raise UsageError(
+                f"{self.declared} does not answer ({last}): start the endpoint, or mend base_url, and run it again"
+            )
         raise ProviderFailed(f"{self.declared} gave no usable answer in {tries} tries; last: {last}")
 
     async def _once(self, body: bytes) -> Mapping[str, JsonValue] | _Again:
@@ -100,7 +109,8 @@ class OpenAIModel:
             return self._refused(error)
         except APIConnectionError as error:
             cause = error.__cause__ or error
-            return _Again(self._safe(f"{type(cause).__name__}: {cause}"), None)
+            name = type(cause).__name__
+            return _Again(self._safe(f"{name}: {cause}"), None, unreachable=name in ("ConnectError", "ConnectTimeout"))
         except (APIError, ValueError) as error:  # a body that is not what it says it is
             return _Again(self._safe(f"unreadable reply: {error}"), None)
         if not isinstance(answer, dict):
@@ -122,8 +132,7 @@ class OpenAIModel:
         raise UsageError(f"{self.declared}: HTTP {status}: {said}; {todo}") from None
 
     def _safe(self, text: str) -> str:
-        shown = text.replace(self._key, "[key]") if self._key else text
-        return " ".join(shown.split())[:400]
+        return " ".join(redacted(text, [self._key] if self._key else []).split())[:400]
 
 
 def _png(request: Request, frame_id: str) -> bytes:
@@ -134,8 +143,9 @@ def _png(request: Request, frame_id: str) -> bytes:
 
 
 class _Again:
-    """A failure that may pass: why, and for how long the endpoint asked to be left alone."""
+    """A failure that may pass: why, for how long the endpoint asked to be left alone, and whether nobody was there."""
 
-    def __init__(self, why: str, asked_s: float | None) -> None:
+    def __init__(self, why: str, asked_s: float | None, *, unreachable: bool = False) -> None:
         self.why = why
         self.asked_s = asked_s
+        self.unreachable = unreachable

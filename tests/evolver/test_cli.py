@@ -406,14 +406,14 @@ def _lines(path: Path) -> int:
 
 @pytest.mark.slow
 def test_an_unreachable_endpoint_is_one_line_that_names_it(tmp_path: Path) -> None:
-    teacher = "kind='openai', model='m', base_url='http://127.0.0.1:9/v1', retry_for_s=1, timeout_s=5"
+    teacher = "kind='openai', model='m', base_url='http://127.0.0.1:9/v1'"
     (tmp_path / "c.toml").write_text(f"teacher = {{ {teacher} }}\nallow_unpriced = true\ntasks = {{ dev = 2 }}")
     done = subprocess.run(
         [sys.executable, "-m", "evolver", "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run")],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OPENAI_API_KEY": "none"},
     )  # fmt: skip
     assert done.returncode in (2, 3) and "Traceback" not in done.stderr
-    if not (tmp_path / "run" / "rollouts.jsonl").exists():
+    if done.returncode == 3:
         pytest.skip(done.stderr.strip())  # no sandbox back end here
     assert done.returncode == 2
     said = [line for line in done.stderr.splitlines() if line.startswith("evolver: ")]

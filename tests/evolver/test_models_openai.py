@@ -282,20 +282,27 @@ async def test_s36_an_endpoint_that_never_answers_is_left_in_time() -> None:
     assert time.monotonic() - started < 3
 
 
-async def test_a_refused_connection_is_given_up_after_retry_for_s_whatever_one_try_may_take() -> None:
-    with serving(OK) as endpoint:
-        url = endpoint.url
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://no-such-host.invalid/v1"])
+async def test_an_address_where_nobody_ever_answered_stops_the_run_within_seconds(url: str) -> None:
     started = time.monotonic()
-    with pytest.raises(ProviderFailed, match="Connect"):
-        await model(url, timeout_s=60, retry_for_s=0.5).complete(request())
-    assert time.monotonic() - started < 10
+    with pytest.raises(UsageError, match=r"some-model at http://.* does not answer \(ConnectError.*start the endpoint"):
+        await model(url, timeout_s=60, retry_for_s=60, first_contact_s=1).complete(request())
+    assert time.monotonic() - started < 8
 
 
-async def test_nobody_listens() -> None:
+async def test_s36_an_endpoint_that_answered_once_is_waited_for_when_it_is_gone() -> None:
     with serving(OK) as endpoint:
-        url = endpoint.url
-    with pytest.raises(ProviderFailed, match="Connect"):
-        await model(url, timeout_s=0.5, retry_for_s=0.3).complete(request())
+        await model(endpoint.url).complete(request())
+    started = time.monotonic()
+    with pytest.raises(ProviderFailed, match="Connect"):  # a client without a connection that is still open
+        await model(endpoint.url, timeout_s=60, retry_for_s=2, first_contact_s=0.1).complete(request())
+    assert 0.5 < time.monotonic() - started < 10
+
+
+async def test_s36_a_busy_endpoint_is_waited_for_at_first_contact_too() -> None:
+    with serving(BUSY, BUSY, OK) as endpoint:
+        done = await model(endpoint.url, first_contact_s=0).complete(request())
+    assert done.text == "Done." and len(endpoint.requests) == 3
 
 
 REFUSALS = [
