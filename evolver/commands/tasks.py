@@ -1,4 +1,4 @@
-"""Commands about the shared tasks: list, show, admit."""
+"""Commands about the shared tasks: list, show, import, admit, report."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The shared tasks. Example: evolver tasks list --split dev"
 )
+Source = Literal["officebench", "harbor"]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many.")]
 
 
@@ -64,34 +65,45 @@ def show(task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id."
 
 @app.command()
 def admit(
-    task: Annotated[list[str] | None, typer.Argument(metavar="[TASK]...", help="Task ids; all if absent.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Argument(metavar="[TASK|DIR]...", help="Ids, or one directory of imported tasks.")
+    ] = None,
     split: Annotated[Split | None, typer.Option(help="Only this split.")] = None,
     limit: Limit = None,
     backend: Annotated[Literal["auto", "docker", "local"], typer.Option(help="Where they are run.")] = "auto",
     workers: Annotated[int, typer.Option(min=1, help="So many at once.")] = 2,
-    log: Annotated[Path, typer.Option(help="Verdicts are appended here.")] = Path("runs/admissions.jsonl"),
+    log: Annotated[Path | None, typer.Option(help="Verdicts; default runs/, or beside imported tasks.")] = None,
 ) -> None:
     """Lets tasks in only if doing nothing scores 0, each oracle scores 1, and the checker agrees with itself.
+
+    Imported tasks need no oracle: without one they enter as unproven. Verdicts that the log has are not made again.
 
     \b
     Examples:
       evolver tasks admit files.rename-0003
       evolver tasks admit --split dev --limit 10
+      evolver tasks admit ../imported/officebench
     """
     from devset.splits import load_split
+    from evolver.imports import VERDICTS, read_tasks
 
-    if task:
+    folder = Path(task[0]) if task and len(task) == 1 and Path(task[0]).is_dir() else None
+    if folder is not None:
+        chosen = read_tasks(folder)[:limit]
+    elif task:
         chosen = [find(one) for one in task]
     else:
         chosen = [one for name in ([split] if split else SPLITS) for one in load_split(name, limit)]
-    refused = asyncio.run(_admit(chosen, backend, workers, log))
+    log = log or (folder / VERDICTS if folder else Path("runs") / VERDICTS)
+    refused = asyncio.run(_admit(chosen, (backend, workers, folder is None), log))
     say(f"{len(chosen) - refused:,} of {len(chosen):,} admitted; verdicts: {log}")
     if refused:
         raise typer.Exit(1)
 
 
-async def _admit(chosen: list[Task], backend: Literal["auto", "docker", "local"], workers: int, log: Path) -> int:
-    """Prints a verdict per task as it falls and returns how many were refused."""
+async def _admit(chosen: list[Task], how: tuple[Literal["auto", "docker", "local"], int, bool], log: Path) -> int:
+    """Prints a verdict per task as it falls and returns how many were refused; `how` is (back end, workers, whether a
+    task needs an oracle)."""
     from evolver.admission import Bench
     from evolver.admission import admit as admitting
     from evolver.executors.local import LocalExecutor
@@ -100,6 +112,7 @@ async def _admit(chosen: list[Task], backend: Literal["auto", "docker", "local"]
     from evolver.sandboxes import open_backend
     from harnesses.tree import read_tree, seed_path
 
+    backend, workers, oracle_needed = how
     sandboxes = open_backend(backend, spares=1)
     grader = ProgramGrader(sandboxes)
     bench = Bench(
@@ -109,17 +122,90 @@ async def _admit(chosen: list[Task], backend: Literal["auto", "docker", "local"]
         demonstrator=Demonstrator(slip_rate=0.0),
         gui=read_tree(seed_path("alpha")),
         terminal=read_tree(seed_path("beta1")),
+        oracle_needed=oracle_needed,
     )
-    refused = 0
+    refused = done = 0
     try:
         async for verdict in admitting(chosen, bench, log):
-            refused += not verdict.admitted
-            said = "admitted" if verdict.admitted else f"REFUSED: {'; '.join(verdict.reasons)}"
-            typer.echo(f"{verdict.task_id}  {verdict.seconds:.1f} s  {said}")
+            refused, done = refused + (not verdict.admitted), done + 1
+            said = "admitted" if verdict.proven else "admitted, unproven"
+            said = said if verdict.admitted else f"REFUSED: {'; '.join(verdict.reasons)}"
+            typer.echo(f"{done}/{len(chosen)}  {verdict.task_id}  {verdict.seconds:.1f} s  {said}")
     finally:
         await grader.aclose()
         await sandboxes.aclose()
     return refused
+
+
+@app.command("import")
+def import_tasks(
+    source: Annotated[Source, typer.Argument(help="The format.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Where the published tasks lie.")],
+    out: Annotated[Path, typer.Option(help="Task directories are written here, outside this repository.")],
+    as_json: AsJson = False,
+) -> None:
+    """Takes in published tasks as task directories of our own format; lists every one that can't be, and why.
+
+    \b
+    Examples:
+      evolver tasks import officebench ~/OfficeBench --out ../imported/officebench
+      evolver tasks import harbor ~/my-tasks --out ../imported/harbor
+    """
+    from devset.importers.offer import ImportFailed, write_offers
+    from evolver.imports import offers, outside
+
+    if not path.exists():
+        raise UsageError(f"PATH {path}: does not exist")
+    try:
+        made = list(write_offers(offers(source, path), source, outside(out)))
+    except ImportFailed as error:
+        raise UsageError(str(error)) from error
+    refused = [offer for offer in made if offer.task is None]
+    if as_json:
+        taken = [{"id": offer.id, "hash": offer.task.hash} for offer in made if offer.task is not None]
+        show_json({"imported": taken, "refused": {offer.id: list(offer.reasons) for offer in refused}})
+    else:
+        for offer in refused:
+            typer.echo(f"{offer.id}  NOT TAKEN IN: {'; '.join(offer.reasons)}")
+    say(f"{len(made) - len(refused):,} of {len(made):,} tasks taken in: {out}")
+    if len(refused) == len(made):
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of imported tasks.")],
+    as_json: AsJson = False,
+) -> None:
+    """Shows per source what was offered, taken in and admitted, why not, and how good its checkers are.
+
+    \b
+    Example:
+      evolver tasks report ../imported/officebench ../imported/harbor
+    """
+    from evolver.imports import source_report
+
+    found = [source_report(folder) for folder in folders]
+    if as_json:
+        show_json({"sources": [one.model_dump(mode="json") for one in found]})
+        return
+    columns = ("source", "offered", "imported", "admitted", "proven", "quarantined", "not run",
+               "no-op passes", "always-fail passes", "checker crashes", "time")  # fmt: skip
+    rows = [
+        (r.source, *(f"{n:,}" for n in (r.offered, r.imported, r.admitted, r.proven, r.quarantined, r.not_run)),
+         _percent(r.noop_passes), _percent(r.fail_passes), _percent(r.checker_crashes), f"{r.seconds:,.0f} s")
+        for r in found
+    ]  # fmt: skip
+    show_table("imported tasks", columns, rows)
+    for one in found:
+        kinds = [("not taken in", one.refused_reasons), ("quarantined", one.quarantine_reasons)]
+        lines = [(what, f"{n}", reason) for what, counted in kinds for reason, n in counted.items()]
+        if lines:
+            show_table(f"{one.source}: reasons", ("", "tasks", "reason"), lines)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def find(task_id: str) -> Task:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from devset.task import Criterion, GuiStep, GuiTarget, Oracle, Task, TerminalStep, task_hash
-from evolver.admission import Admission, Bench, admit
+from evolver.admission import Admission, Bench, Controls, admit, read_admissions
 from evolver.errors import SandboxLost
 from evolver.executors.local import LocalExecutor
 from evolver.models.demonstrator import Demonstrator
@@ -75,6 +75,7 @@ async def verdicts(
     judge: Callable[[bytes, int], float | None] = right,
     make: Callable[[], FakeSandbox] = machine,
     path: Path | None = None,
+    oracle_needed: bool = True,
 ) -> tuple[list[Admission], FakeSandboxes]:
     sandboxes = FakeSandboxes(make)
     bench = Bench(
@@ -84,6 +85,7 @@ async def verdicts(
         demonstrator=Demonstrator(patience_s=0.2),
         gui=read_tree(seed_path("alpha")),
         terminal=read_tree(seed_path("beta1")),
+        oracle_needed=oracle_needed,
     )
     return [a async for a in admit(tasks, bench, path)], sandboxes
 
@@ -179,3 +181,78 @@ async def test_one_refusal_does_not_stop_the_rest(tmp_path: Path) -> None:
     admissions, _ = await verdicts(bad, oracles(BOTH), path=path)
     assert {a.task_id: a.admitted for a in admissions} == {"bad-1": False, "right-1": True}
     assert len(path.read_text().splitlines()) == 2
+
+
+async def test_s41_the_controls_are_told_and_an_oracle_makes_it_proven() -> None:
+    (admission,), _ = await verdicts(oracles(BOTH))
+    assert admission.proven and not admission.crashed and not admission.lost
+    assert admission.controls == Controls(noop=False, done=False, fail=False)
+
+
+async def test_g02_an_imported_task_without_an_oracle_enters_as_unproven() -> None:
+    made = task(oracle=Oracle(), channels=frozenset({"gui", "terminal"}))
+    (admission,), sandboxes = await verdicts(made, oracle_needed=False)
+    assert admission.admitted and not admission.proven and len(sandboxes.opened) == 1
+
+
+async def test_an_imported_task_with_an_oracle_for_one_channel_must_pass_it() -> None:
+    wrong = Oracle(terminal=(TerminalStep(summary="No.", command="true"),))
+    made = task(oracle=wrong, channels=frozenset({"gui", "terminal"}))
+    made = made.model_copy(update={"hash": task_hash(made)})
+    (admission,), _ = await verdicts(made, oracle_needed=False)
+    assert admission.reasons == ("oracle (terminal) does not succeed: done is 0 (judged)",)
+
+
+def on_empty(value: float | None) -> Callable[[bytes, int], float | None]:
+    return lambda state, asked: value if state == home_tar({}) else right(state, asked)
+
+
+def with_a_file() -> FakeSandbox:
+    sandbox = machine()
+    sandbox.files["/home/user/kept.txt"] = b"x"
+    sandbox.otherwise = lambda fake, command: Ran(0, "")
+    return sandbox
+
+
+async def test_s40_a_checker_that_crashes_on_an_empty_home_is_told_as_crashed() -> None:
+    made = task(oracle=Oracle())
+    (admission,), _ = await verdicts(made, judge=on_empty(None), make=with_a_file, oracle_needed=False)
+    assert admission.crashed and "on an empty home, criterion done is unscored" in admission.reasons[0]
+
+
+async def test_a_task_that_an_empty_home_solves_is_refused() -> None:
+    made = task(oracle=Oracle())
+    (admission,), _ = await verdicts(made, judge=on_empty(1.0), make=with_a_file, oracle_needed=False)
+    assert admission.reasons == ("an empty home succeeds",) and not admission.crashed
+
+
+async def test_s46_a_state_that_giving_up_does_not_leave_untouched_is_refused() -> None:
+    made = oracles(Oracle(), feasible=False)
+    (admission,), _ = await verdicts(made, judge=lambda state, asked: 0.0)
+    assert "giving up with a reason does not succeed: done is 0" in admission.reasons[0]
+    assert admission.controls == Controls(noop=False, done=False, fail=False)
+
+
+async def test_verdicts_that_stand_are_not_made_again(tmp_path: Path) -> None:
+    path, one = tmp_path / "a.jsonl", oracles(BOTH)
+    await verdicts(one, path=path)
+    with path.open("a") as lines:
+        lines.write('{"task_id": "cut o')
+    (again,), sandboxes = await verdicts(one, path=path)
+    assert again.admitted and sandboxes.opened == []
+    changed = oracles(BOTH, instruction="Another one.")
+    (anew,), sandboxes = await verdicts(changed, path=path)
+    assert anew.task_hash == changed.hash and len(sandboxes.opened) == 3
+    assert read_admissions(path)[one.id] == anew
+
+
+async def test_g44_a_lost_machine_is_no_verdict_and_the_task_is_run_again(tmp_path: Path) -> None:
+    class Lost(FakeSandbox):
+        async def freeze(self) -> bytes:
+            raise SandboxLost("the host went away")
+
+    path, one = tmp_path / "a.jsonl", oracles(BOTH)
+    (lost,), _ = await verdicts(one, path=path, make=lambda: Lost(screen=(1920, 1080)))
+    assert lost.lost and not lost.admitted
+    (again,), _ = await verdicts(one, path=path)
+    assert again.admitted and not again.lost
