@@ -60,16 +60,25 @@ def up(backend: Annotated[Literal["auto", "docker", "local"], typer.Option(help=
 
 
 @app.command()
-def reap() -> None:
-    """Removes the machines that dead or expired runs left behind.
+def reap(
+    images: Annotated[bool, typer.Option(help="Remove images and root file systems of other versions too.")] = False,
+) -> None:
+    """Removes the machines that dead or expired runs left behind, and says what other versions' images take.
 
     \b
-    Example:
+    Examples:
       evolver sandbox reap
+      evolver sandbox reap --images
     """
+    from evolver.sandboxes import old_versions
     from evolver.sandboxes import reap as reap_all
 
     say(f"removed {reap_all()} left-over machines")
+    for name, (size, stays) in (found := old_versions(remove=images)).items():
+        done = "" if not images else f"  {stays or 'removed'}"
+        say(f"{size / 1e9:6.2f} GB  {name}{done}")
+    if found and not images:
+        say("these belong to other versions; `evolver sandbox reap --images` removes them")
 
 
 def ready_backends(found: list[Check]) -> list[str]:

@@ -1,5 +1,5 @@
 """Sandboxes: disposable machines for rollouts, in Docker or in bubblewrap, on one shared root file system."""
 
-from evolver.sandboxes.backend import open_backend, reap
+from evolver.sandboxes.backend import old_versions, open_backend, reap
 
-__all__ = ["open_backend", "reap"]
+__all__ = ["old_versions", "open_backend", "reap"]

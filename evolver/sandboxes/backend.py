@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from pathlib import Path
 from typing import Literal
 
 from evolver.errors import NotReady
 from evolver.protocols import Sandboxes
 from evolver.sandboxes.egress import INTERNET, Outside
-from evolver.sandboxes.rootfs import Say
+from evolver.sandboxes.rootfs import Say, old_trees
 
 Kind = Literal["auto", "docker", "local"]
 
@@ -40,6 +42,34 @@ def open_backend(
     from evolver.sandboxes.local import LocalSandboxes
 
     return LocalSandboxes(spares=spares, say=say, outside=outside)
+
+
+def old_versions(remove: bool = False) -> dict[str, tuple[int, str]]:
+    """What images and root file systems of other versions take: name → (bytes, why it could not be removed).
+
+    Removes them if told so; other versions build theirs again when they need them.
+    """
+    from evolver.sandboxes.docker import connect, old_images, remove_image
+
+    found = {}
+    try:
+        client = connect()
+    except NotReady:
+        pass  # no daemon, no images
+    else:
+        for name, size in sorted(old_images(client).items(), reverse=True):  # sandbox images before their bases
+            found[name] = size, remove_image(client, name) if remove else ""
+    for path, size in old_trees().items():
+        found[str(path)] = size, _removed(path) if remove else ""
+    return found
+
+
+def _removed(path: Path) -> str:
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def reap() -> int:

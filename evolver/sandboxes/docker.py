@@ -111,7 +111,7 @@ class DockerSandboxes(Pool):
         outside: Outside = INTERNET,
     ) -> None:
         super().__init__(spares)
-        self._client, self._say, self._outside, self._owner = client, say, outside, uuid.uuid4().hex
+        self._client, self._say, self._outside, self.owner = client, say, outside, uuid.uuid4().hex
         self._cpus = float(client.info()["NCPU"])
         self._images: dict[str, str] = {}
         self._building = threading.Lock()
@@ -170,7 +170,7 @@ class DockerSandboxes(Pool):
             image, recipe.server_command(environment, ttl_s), user="0:0", working_dir="/", stdin_open=True,
             network_disabled=True, hostname="desk", host_config=api.create_host_config(**self._bounds(environment)),
             labels={LABEL: run_id, "evolver.pid": process_mark(os.getpid()), "evolver.boot": boot_id(),
-                    "evolver.owner": self._owner, "evolver.expiry": f"{time.time() + ttl_s + EXPIRY_SLACK_S:.0f}"},
+                    "evolver.owner": self.owner, "evolver.expiry": f"{time.time() + ttl_s + EXPIRY_SLACK_S:.0f}"},
         )["Id"]  # fmt: skip
         try:
             raw = _own(api.attach_socket(container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
@@ -219,7 +219,7 @@ class DockerSandboxes(Pool):
         """Whatever carries this back end's label and is still there: removals that failed, starts that were cut off.
         What can't be removed now either is named; its server has ended with the connection, and `reap` finds it."""
         try:
-            for found in self._client.api.containers(all=True, filters={"label": f"evolver.owner={self._owner}"}):
+            for found in self._client.api.containers(all=True, filters={"label": f"evolver.owner={self.owner}"}):
                 remove(self._client, found["Id"])
         except (DockerException, OSError) as error:
             log.error("containers may be left over (%s): run `evolver sandbox reap`", str(error)[:300])
@@ -285,6 +285,34 @@ def has_base(client: docker.DockerClient) -> bool:
     return True
 
 
+def old_images(client: docker.DockerClient) -> dict[str, int]:
+    """Name → bytes of the images that this version does not use; what they share with a base counts with the base."""
+    found = {}
+    for image in client.api.df()["Images"] or ():
+        labels = image["Labels"] or {}
+        for name in image["RepoTags"] or ():
+            repository, _, tag = name.partition(":")
+            if repository == BASE and tag != recipe.base_digest():
+                found[name] = image["Size"]
+            elif repository == DERIVED and {key: labels.get(key) for key in version()} != version():
+                found[name] = image["Size"] - image["SharedSize"]
+    return found
+
+
+def remove_image(client: docker.DockerClient, name: str) -> str:
+    """Empty, or why it stays."""
+    try:
+        client.api.remove_image(name)
+    except APIError as error:
+        return str(error.explanation or error)[:200]
+    return ""
+
+
+def version() -> dict[str, str]:
+    """The labels of images that this version builds."""
+    return {"evolver.base": recipe.base_digest(), "evolver.inside": recipe.inside_digest()}
+
+
 # --- images ----------------------------------------------------------------------------------------------------
 
 
@@ -334,7 +362,7 @@ def _derive(client: docker.DockerClient, environment: Environment, base: str, ta
             tar.add(folder, f"layer{number}", filter=_owned_by_root)
     context.seek(0)
     try:
-        client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True, forcerm=True)
+        client.images.build(fileobj=context, custom_context=True, tag=tag, labels=version(), rm=True, forcerm=True)
     except BuildError as error:
         raise rootfs.why_no_package(environment.apt, _log_text(error)) from error
 

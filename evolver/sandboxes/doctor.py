@@ -84,7 +84,7 @@ def _bubblewrap() -> list[Check]:
         "sysctl -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0",
     )
     return [
-        Check("bubblewrap", True, f"{program}; weaker than Docker: {'; '.join(WEAKER)}"),
+        Check("bubblewrap", True, f"{program}; weaker than Docker: {'; '.join(WEAKER.values())}"),
         Check("user namespaces", ok, "work" if ok else str(done.stderr).strip()[:200], "" if ok else fix),
     ]
 

@@ -24,12 +24,12 @@ from evolver.sandboxes.pool import Pool
 from harnesses.harness import Environment
 
 FIRST_UID = 361_000  # started by root, each sandbox runs as a user of its own that owns nothing on this machine
-WEAKER = (
-    "memory is bounded per process, not in all",
-    "no CPU bound",
-    "control, screen and agent share one user: the agent can end its own screen (control itself is out of its reach)",
-    "apt packages beyond the base need root",
-)
+WEAKER = {
+    "memory": "memory is bounded per process, not in all",
+    "cpu": "no CPU bound",
+    "screen": "control, screen and agent share one user: the agent can end its own screen, though not control",
+    "apt": "apt packages beyond the base need root",
+}
 _uids = itertools.count()
 
 

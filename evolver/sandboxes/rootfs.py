@@ -120,7 +120,7 @@ def extended_rootfs(base: Path, packages: Sequence[str]) -> Path:
     apt works in an overlay, so that no script of a package can change the base; what it left alone becomes hard links
     to the base's files. Raises UsageError that names a package which does not exist.
     """
-    final = recipe.cache_dir() / "extended" / recipe.digest_of(base.name, *sorted(packages))
+    final = recipe.cache_dir() / "extended" / base.name / recipe.digest_of(*sorted(packages))
     if final.is_dir():
         return final
     if os.geteuid() != 0:
@@ -152,6 +152,18 @@ chroot "$2/merged" /bin/sh -c "$3"
 umount "$2/merged/proc"
 rsync --archive --hard-links --numeric-ids --link-dest="$1" "$2/merged/" "$2/tree/"
 """
+
+
+def old_trees() -> dict[Path, int]:
+    """Directory → bytes of what the cache holds of other versions; hard links count once."""
+    cache, used = recipe.cache_dir(), recipe.base_digest()
+    old = [path for name in ("rootfs", "extended") for path in sorted(cache.glob(f"{name}/*")) if path.name != used]
+    if not old:
+        return {}
+    argv = ["du", "--summarize", "--block-size=1", *map(str, [*cache.glob(f"rootfs/{used}"), *old])]
+    sizes = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
+    by_path = {Path(path): int(size) for size, _, path in (line.partition("\t") for line in sizes)}
+    return {path: by_path.get(path, 0) for path in old}
 
 
 def why_no_package(packages: Sequence[str], text: str) -> UsageError:

@@ -9,10 +9,11 @@ import asyncio
 import io
 import tarfile
 from collections.abc import Sequence
+from unittest import SkipTest
 
 from devset.task import Criterion, Task
-from evolver.errors import SandboxLost
-from evolver.protocols import Author, Evidence, Executor, Grader, Model, Observer, Request, Sandbox
+from evolver.errors import BadAction, SandboxLost
+from evolver.protocols import Act, Author, Evidence, Executor, Grader, Model, Observer, Request, Sandbox
 from evolver.records import Completion, Record, Rollout, Score
 from harnesses.tree import harness_from_files
 
@@ -105,6 +106,132 @@ class SandboxContract:
         finally:
             await sandbox.close()
         await sandbox.close()
+
+
+class MachineContract(SandboxContract):
+    """For a sandbox that really runs what it is told, with a shell and, from `open_desktop`, a screen.
+
+    `small` opens one with 256 MiB of memory. `window` is a command and what the title of its window holds. `weaker`
+    names what the implementation documents that it can't do (`memory`: bounded in all; `screen`: out of the agent's
+    reach).
+    """
+
+    window = ("mousepad", "Mousepad")
+    weaker: frozenset[str] = frozenset()
+
+    async def open_desktop(self) -> Sandbox:
+        raise NotImplementedError
+
+    async def small(self) -> Sandbox:
+        raise NotImplementedError
+
+    def _needs(self, strength: str) -> None:
+        if strength in self.weaker:
+            raise SkipTest(f"documented as weaker: {strength}")
+
+    async def test_what_waits_for_ever_ends_at_its_timeout_and_the_next_command_works(self) -> None:
+        sandbox = await self.open()
+        try:
+            for command in ("cat <<EOF\nnever ends", "echo 'open", "read line", "sleep 61 & sleep 62"):
+                await sandbox.bash(command, timeout_s=1)
+            ran = await sandbox.bash("pgrep sleep; echo alive", timeout_s=20)
+        finally:
+            await sandbox.close()
+        assert (ran.exit_code, ran.output) == (0, "alive\n")
+
+    async def test_long_output_keeps_its_head_and_tail_and_says_how_much_is_gone(self) -> None:
+        sandbox = await self.open()
+        try:
+            ran = await sandbox.bash("echo first; yes | head -c 1000000; printf '\\xff\\nlast\\n'", timeout_s=30)
+        finally:
+            await sandbox.close()
+        assert ran.output.startswith("first\n") and ran.output.endswith("last\n") and len(ran.output) < 20_000
+        assert 900_000 < ran.truncated_chars < 1_000_011
+
+    async def test_an_ended_shell_is_replaced_with_a_notice(self) -> None:
+        sandbox = await self.open()
+        try:
+            ended = await sandbox.bash("exit 3", timeout_s=20)
+            after = await sandbox.bash("echo hi", timeout_s=20)
+        finally:
+            await sandbox.close()
+        assert (ended.exit_code, after.output, after.notice) == (3, "hi\n", "") and ended.notice
+
+    async def test_the_agent_is_nobody_and_reaches_nothing(self) -> None:
+        sandbox = await self.open()
+        try:
+            who = await sandbox.exec("id -u; grep -cE 'Cap(Eff|Prm|Amb):.*[1-9a-f]' /proc/self/status", timeout_s=20)
+            space = await sandbox.exec("unshare --user true", timeout_s=20)
+            net = await sandbox.exec("exec 3<>/dev/tcp/1.1.1.1/53", timeout_s=20)
+            connections = sandbox.connections
+        finally:
+            await sandbox.close()
+        assert who.output.split()[0] != "0" and who.output.split()[1] == "0"
+        assert space.exit_code and net.exit_code and not connections
+
+    async def test_control_outlives_whatever_the_agent_kills(self) -> None:
+        sandbox = await self.open()
+        try:
+            for command in ("killall -9 python3", "kill -9 1", "kill -9 -1"):
+                await sandbox.bash(command, timeout_s=20)
+            ran = await sandbox.bash("echo alive", timeout_s=20)
+        finally:
+            await sandbox.close()
+        assert ran.output == "alive\n"
+
+    async def test_memory_is_bounded_in_all(self) -> None:
+        self._needs("memory")
+        sandbox = await self.small()
+        hold = "python3 -c 'import time; data = bytearray(180 << 20); time.sleep(4); print(\"kept\")'"
+        try:
+            ran = await sandbox.exec(f"{hold} & {hold} & wait", timeout_s=30)
+        finally:
+            await sandbox.close()
+        assert ran.output.count("kept") < 2
+
+    async def test_a_picture_is_a_png_of_the_screen_s_size(self) -> None:
+        sandbox = await self.open_desktop()
+        try:
+            frame = await sandbox.screenshot(settle_s=5)
+        finally:
+            await sandbox.close()
+        assert frame.png[:8] == b"\x89PNG\r\n\x1a\n" and (frame.width, frame.height) == sandbox.screen
+        assert (int.from_bytes(frame.png[16:20], "big"), int.from_bytes(frame.png[20:24], "big")) == sandbox.screen
+
+    async def test_actions_reach_a_window_and_what_can_t_be_done_is_refused(self) -> None:
+        sandbox = await self.open_desktop()
+        try:
+            before = await sandbox.screenshot(settle_s=5)
+            await sandbox.spawn(self.window[0])
+            for _ in range(300):
+                if any(self.window[1] in title for title in await sandbox.windows()):
+                    break
+                await asyncio.sleep(0.1)
+            else:
+                raise AssertionError(f"no window {self.window[1]}")
+            await sandbox.screenshot(settle_s=8)
+            await sandbox.act(Act("type", text="typed"))
+            elements = await sandbox.elements()
+            after = await sandbox.screenshot(settle_s=5)
+            for wrong in (Act("left_click", x=100_000, y=5), Act("left_click"), Act("key", keys="no such key")):
+                try:
+                    await sandbox.act(wrong)
+                except BadAction:
+                    continue
+                raise AssertionError(f"{wrong} was done")
+        finally:
+            await sandbox.close()
+        assert before.png != after.png and any("typed" in element.text for element in elements)
+
+    async def test_the_screen_outlives_whatever_the_agent_kills(self) -> None:
+        self._needs("screen")
+        sandbox = await self.open_desktop()
+        try:
+            await sandbox.screenshot()
+            await sandbox.exec("pkill -9 Xvfb; kill -9 -1", timeout_s=20)
+            assert (await sandbox.screenshot()).png
+        finally:
+            await sandbox.close()
 
 
 class GraderContract:

@@ -9,8 +9,9 @@ import pytest
 
 from evolver.protocols import Ran, Sandbox, Sandboxes
 from evolver.sandboxes import open_backend
-from evolver.testing import FakeSandbox, SandboxContract
-from harnesses.harness import Environment
+from evolver.sandboxes.local import WEAKER
+from evolver.testing import FakeSandbox, MachineContract, SandboxContract
+from harnesses.harness import Environment, Limits
 
 
 class TestFake(SandboxContract):
@@ -25,11 +26,18 @@ class TestFake(SandboxContract):
         )
 
 
-class OnBackend(SandboxContract):
+class OnBackend(MachineContract):
     backend: Sandboxes
 
     async def open(self) -> Sandbox:
         return await self.backend.open(Environment(image="terminal"), run_id="contract", ttl_s=120)
+
+    async def open_desktop(self) -> Sandbox:
+        return await self.backend.open(Environment(image="desktop"), run_id="contract", ttl_s=120)
+
+    async def small(self) -> Sandbox:
+        bounded = Environment(image="terminal", limits=Limits(memory_mb=256))
+        return await self.backend.open(bounded, run_id="contract", ttl_s=120)
 
 
 @pytest.mark.docker
@@ -44,6 +52,8 @@ class TestDocker(OnBackend):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap (Debian: apt-get install bubblewrap)")
 class TestLocal(OnBackend):
+    weaker = frozenset(WEAKER)
+
     @pytest.fixture(autouse=True)
     async def opened(self) -> AsyncIterator[None]:
         self.backend = open_backend("local", spares=0)

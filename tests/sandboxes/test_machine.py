@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import signal
 import subprocess
 import sys
 import tarfile
 import time
-from pathlib import Path
 
 import pytest
 
 from evolver.errors import SandboxLost, UsageError
 from evolver.protocols import Sandbox, Sandboxes
-from evolver.sandboxes import open_backend, reap
 from evolver.sandboxes.machine import StateTooLarge, StateUnreadable
 from harnesses.harness import Environment, Limits
 
@@ -129,76 +126,6 @@ async def test_the_machine_ends_by_itself_when_its_time_is_over(backend: Sandbox
         await box.bash("echo late", timeout_s=5)
     if backend.name == "docker":
         assert containers("test-ttl") == []
-
-
-@pytest.mark.docker
-async def test_s05_a_container_that_dies_is_a_lost_sandbox() -> None:
-    backend = open_backend("docker", spares=0)
-    box = await backend.open(TERMINAL, run_id="test-dies", ttl_s=60)
-    await asyncio.to_thread(subprocess.run, ["docker", "kill", box.id], check=True, capture_output=True)
-    with pytest.raises(SandboxLost, match="ended during"):
-        await box.bash("true", timeout_s=5)
-    await backend.aclose()
-
-
-@pytest.mark.docker
-async def test_s01_a_closed_back_end_leaves_nothing_spares_included() -> None:
-    backend = open_backend("docker", spares=2)
-    await backend.open(TERMINAL, run_id="test-left", ttl_s=60)
-    deadline = time.monotonic() + 40
-    while (found := len(containers("test-left"))) != 3:
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.1)
-    await backend.aclose()
-    assert containers("test-left") == []
-
-
-KILLED = """
-import asyncio
-from evolver.sandboxes import open_backend
-from harnesses.harness import Environment
-async def main():
-    backend = open_backend("docker", spares=0)
-    await backend.open(Environment(image="terminal"), run_id="test-killed", ttl_s=300)
-    print("open", flush=True)
-    await asyncio.sleep(300)
-asyncio.run(main())
-"""
-
-
-@pytest.mark.docker
-def test_s02_nothing_outlives_a_killed_runner() -> None:
-    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as runner:
-        assert runner.stdout is not None and runner.stdout.readline() == "open\n"
-        runner.send_signal(signal.SIGKILL)
-    reap()
-    assert containers("test-killed") == []
-
-
-@pytest.mark.docker
-def test_s02_reap_removes_orphans_and_leaves_the_living() -> None:
-    image = asyncio.run(_image())
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    names = {
-        "evolver.run": "test-orphan",
-        "evolver.pid": "4194999:1",
-        "evolver.boot": boot,
-        "evolver.expiry": "9999999999",
-    }
-    labels = [part for name, value in names.items() for part in ("--label", f"{name}={value}")]
-    argv = ["docker", "run", "-d", "--network", "none", *labels, image, "sleep", "300"]
-    subprocess.run(argv, check=True, capture_output=True)
-    assert len(containers("test-orphan")) == 1
-    assert reap() >= 1
-    assert containers("test-orphan") == []
-
-
-async def _image() -> str:
-    backend = open_backend("docker", spares=0)
-    try:
-        return await backend.prepare(TERMINAL)
-    finally:
-        await backend.aclose()
 
 
 async def test_s07_sixteen_at_once(backend: Sandboxes) -> None:
