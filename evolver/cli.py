@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from evolver.commands import experiment, harness, rollout, sandbox, tasks
+from evolver.commands import experiment, harness, rollout, sandbox, show, tasks
 from evolver.commands.talk import say
 from evolver.errors import BudgetSpent, NotReady, UsageError
 
@@ -74,6 +74,7 @@ app.command()(experiment.run)
 app.command()(experiment.propose)
 app.command()(experiment.gap)
 app.command()(experiment.report)
+app.command()(show.show)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
 app.add_typer(harness.app, name="harness")

@@ -23,11 +23,12 @@ class Reply:
 
 @dataclass
 class Endpoint:
-    """Gives the replies in order, then the last one again. `requests` are the decoded bodies, `headers` theirs."""
+    """Gives the replies in order, then the last one again. `requests` are the decoded bodies, `raw` their bytes."""
 
     replies: Sequence[Reply]
     url: str = ""
     requests: list[dict] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     running: int = 0
@@ -60,9 +61,10 @@ def serving(*replies: Reply) -> Iterator[Endpoint]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = self.rfile.read(int(self.headers["content-length"]))
             with lock:
-                endpoint.requests.append(body)
+                endpoint.requests.append(json.loads(body))
+                endpoint.raw.append(body)
                 endpoint.headers.append(dict(self.headers))
                 endpoint.times.append(time.monotonic())
                 endpoint.running += 1

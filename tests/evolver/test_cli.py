@@ -169,7 +169,7 @@ BAD_WORDS = [
     (("harness", "show", "omega"), "expected one of alpha, beta1, beta2"),
     (("harness", "show", "omega", "--run", "RUN"), "omega"),
     (("harness", "freeze", "omega", "--run", "RUN", "--as", "x"), "omega"),
-    (("rollout", "show", "RUN", "r-nope"), "no rollout 'r-nope'"),
+    (("show", "r-nope", "--run", "RUN"), "no rollout 'r-nope'"),
 ]
 
 
