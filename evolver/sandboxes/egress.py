@@ -2,7 +2,8 @@
 
 The sandbox has no network at all. Its proxy port (inside/relay.py) hands each connection over the sandbox's own pipe to
 `Egress`, which reads the request, compares the host's name with the list, resolves it here, and connects only to public
-addresses on ports 80 and 443. What travels inside a TLS connection to an allowed host is not looked into.
+addresses: port 80 for one HTTP request whose Host is that name, port 443 for TLS that greets that name, so that what
+shares an address with an allowed host stays out of reach. What travels inside the TLS connection is not looked into.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import ipaddress
 import re
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from evolver.errors import SandboxLost
 from evolver.records import Connection
 from evolver.sandboxes.mux import CHUNK, BrokenProtocol, Mux, Stream
 
-PORTS = (80, 443)
+HTTP, TLS = 80, 443
 HEAD_LIMIT, HEAD_S, DIAL_S, IDLE_S, START_S = 32 << 10, 30.0, 15.0, 120.0, 30.0
 BYTES = 1 << 30  # that one sandbox may send and receive in all
 CONNECTIONS = 32  # at once
@@ -31,6 +33,7 @@ LOG_LIMIT = 2_000  # connections that are written down; the rest is counted
 CARRIERS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0/96"))
 LABEL = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 NAME = re.compile(rf"({LABEL}\.)*(?=[a-z]){LABEL}")  # what ends in a number is an address
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*")
 DROPPED = re.compile(r"(host|connection|keep-alive|proxy-[a-z-]+)\s*:", re.IGNORECASE)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[tuple[str, int]]]]
@@ -115,12 +118,18 @@ class Egress:
             asked = parse(head)
             self._check(asked)
             upstream, address = await self._dial(asked)
-            if not asked.request:
-                await stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await self._copy(stream, upstream, asked.request + rest, count)
+            try:
+                if asked.port == TLS:
+                    await stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    async with asyncio.timeout(HEAD_S):
+                        rest = await _greeting(stream, rest, asked.host)
+                await self._copy(stream, upstream, asked, rest, count)
+            finally:
+                upstream[1].close()
         except Refused as error:
             refused = error.reason
-            await _tell(stream, error)
+            if not address:
+                await _tell(stream, error)
         except TimeoutError:
             refused = "" if address else f"no request within {HEAD_S:g} s"
         except OSError as error:
@@ -149,8 +158,6 @@ class Egress:
         host = asked.host
         if not any(host == name or (name[:2] == "*." and host.endswith(name[1:])) for name in self._allowed):
             raise Refused(403, f"{host} is not on the allow-list of this sandbox ({', '.join(self._allowed)[:300]})")
-        if asked.port not in PORTS:
-            raise Refused(403, f"port {asked.port} is not allowed, only {' and '.join(map(str, PORTS))}")
         if self._open > CONNECTIONS:
             raise Refused(503, f"more than {CONNECTIONS} connections at once")
         if self._spent >= self._traffic:
@@ -176,7 +183,7 @@ class Egress:
             reason = str(error)
         raise Refused(502, f"{asked.host} can't be reached: {reason}")
 
-    async def _copy(self, stream: Stream, upstream: Streams, first: bytes, count: _Count) -> None:
+    async def _copy(self, stream: Stream, upstream: Streams, asked: Asked, rest: bytes, count: _Count) -> None:
         """Both ways until both have ended or one fails, nothing moves for `IDLE_S`, or the traffic is used up."""
         reader, writer = upstream
         clock = asyncio.get_running_loop().time
@@ -188,14 +195,23 @@ class Egress:
                 raise ConnectionAbortedError("the sandbox's traffic is used up")
 
         async def out() -> None:
-            data = first or await stream.read()
-            while data:
+            data, left = rest, asked.body
+            if asked.request:
+                moved(len(asked.request))
+                count.sent += len(asked.request)
+                writer.write(asked.request)
+            while left is None or left > 0:
+                data = (data or await stream.read())[:left]
+                if not data:
+                    break
                 moved(len(data))
                 count.sent += len(data)
+                left = None if left is None else left - len(data)
                 writer.write(data)
                 await writer.drain()
-                data = await stream.read()
-            writer.write_eof()
+                data = b""
+            if left is None:
+                writer.write_eof()
 
         async def back() -> None:
             while data := await reader.read(CHUNK):
@@ -210,8 +226,6 @@ class Egress:
                 tasks.create_task(back())
         except* OSError:
             pass  # one side has gone, so does the other; a TimeoutError is one of these
-        finally:
-            writer.close()
 
 
 class Refused(Exception):
@@ -230,11 +244,13 @@ class _Count:
 
 @dataclass(frozen=True)
 class Asked:
-    """`request` is what goes to the host; empty for a tunnel (CONNECT)."""
+    """`request` is what goes to the host before `body` bytes of what the client still sends; a tunnel has no request,
+    and None for a body without end."""
 
     host: str
     port: int
     request: bytes = b""
+    body: int | None = None
 
 
 async def _head(stream: Stream) -> tuple[bytes, bytes]:
@@ -255,25 +271,65 @@ def parse(head: bytes) -> Asked:
     Raises Refused for anything else, an address in numbers included.
     """
     first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1.") or any(line[:1] in (" ", "\t", "") for line in lines):
+    words = re.fullmatch(r"([A-Z]+) ([!-~]+) HTTP/1\.[01]", first)
+    if words is None or not all(HEADER.fullmatch(line) for line in lines):
         raise Refused(400, "this is a proxy for HTTP/1.1")
-    method, target, _ = words
+    method, target = words.groups()
     try:
         url = urlsplit(f"//{target}" if method == "CONNECT" else target)
-        host, port = (url.hostname or "").rstrip("."), url.port or (443 if method == "CONNECT" else 80)
+        host, port = (url.hostname or "").rstrip("."), url.port or (TLS if method == "CONNECT" else HTTP)
     except ValueError:
         raise Refused(400, f"no valid address: {target[:200]}") from None
     if url.username is not None or (method != "CONNECT" and url.scheme != "http"):
         raise Refused(400, f"ask for http://HOST/ or CONNECT HOST:443, not {target[:200]}")
     if not NAME.fullmatch(host):
         raise Refused(403, f"only names of hosts are allowed, not {host[:200]!r}")
+    if port != (TLS if method == "CONNECT" else HTTP):
+        raise Refused(403, f"port {port} is not allowed: ask for http://HOST/ or CONNECT HOST:443")
     if method == "CONNECT":
         return Asked(host, port)
+    sizes = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
+    if any(line.lower().startswith("transfer-encoding:") for line in lines) or not all(map(str.isdecimal, sizes)):
+        raise Refused(411, "send a body with one Content-Length")
+    if len(sizes) > 1:
+        raise Refused(400, "more than one Content-Length")
     place = f"{url.path or '/'}{'?' + url.query if url.query else ''}"
     kept = [line for line in lines if not DROPPED.match(line)]
-    own = [f"{method} {place} HTTP/1.1", f"Host: {host}{'' if port == 80 else f':{port}'}", "Connection: close"]
-    return Asked(host, port, "\r\n".join([*own, *kept, "", ""]).encode("latin-1"))
+    request = "\r\n".join([f"{method} {place} HTTP/1.1", f"Host: {host}", "Connection: close", *kept, "", ""])
+    return Asked(host, port, request.encode("latin-1"), int(sizes[0]) if sizes else 0)
+
+
+async def _greeting(stream: Stream, came: bytes, host: str) -> bytes:
+    """What the client sent up to the end of its TLS greeting, which must name that host."""
+    while (name := greeted(came)) is None and len(came) <= HEAD_LIMIT:
+        data = await stream.read()
+        if not data:
+            break
+        came += data
+    if name != host:
+        raise Refused(403, f"the connection to {host} greets {name[:200]!r}" if name else "no TLS greeting with a name")
+    return came
+
+
+def greeted(hello: bytes) -> str | None:
+    """The host that a TLS client's first bytes name (SNI); None if more is needed, empty if there is none."""
+    found = []
+
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
+        found.append(name or "")
+        return ssl.ALERT_DESCRIPTION_CLOSE_NOTIFY  # the name is all that is wanted of this handshake
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = note
+    came = ssl.MemoryBIO()
+    came.write(hello)
+    try:
+        context.wrap_bio(came, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
+        return None
+    except ssl.SSLError:
+        pass  # it ends here in any case
+    return found[0].lower() if found else ""
 
 
 async def _tell(stream: Stream, error: Refused) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -83,6 +84,7 @@ async def logged(egress: Egress, count: int) -> list[Connection]:
 
 async def test_an_allowed_host_gets_the_request_without_the_proxy_s_words() -> None:
     request = b"GET http://shop.test/a?b=c HTTP/1.1\r\nHost: evil.test\r\nProxy-Authorization: x\r\nX-Own: 1\r\n\r\n"
+    request += b"GET /second HTTP/1.1\r\nHost: evil.test\r\n\r\n"  # never passed on
     async with server(page) as outside, proxy(outside) as (egress, port):
         answer = await ask(port, request)
         assert answer.endswith(b"GET /a?b=c HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\nX-Own: 1\r\n\r\n")
@@ -91,23 +93,75 @@ async def test_an_allowed_host_gets_the_request_without_the_proxy_s_words() -> N
     assert seen.sent > 0 and seen.received == len(answer)
 
 
-async def test_a_tunnel_carries_bytes_both_ways_unchanged() -> None:
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def hello(name: str | None) -> bytes:
+    """What a TLS client says first."""
+    context, said = ssl.create_default_context(), ssl.MemoryBIO()
+    context.check_hostname = False
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), said, server_hostname=name).do_handshake()
+    return said.read()
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
         while data := await reader.read(1 << 16):
             writer.write(data)
             await writer.drain()
+    writer.close()
+
+
+@asynccontextmanager
+async def tunnel(port: int, host: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    yield reader, writer
+    writer.close()
+
+
+async def test_a_tunnel_carries_bytes_both_ways_unchanged() -> None:
+    blob = hello("a.wild.test") + bytes(range(256)) * 8_000  # more than a window
+    async with server(echo) as outside, proxy(outside) as (egress, port):
+        async with tunnel(port, "a.wild.test") as (reader, writer):
+            writer.write(blob)
+            assert await asyncio.wait_for(reader.readexactly(len(blob)), 10) == blob
+        (seen,) = await logged(egress, 1)
+    assert (seen.host, seen.sent, seen.received, seen.refused) == ("a.wild.test", len(blob), len(blob), "")
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (hello("evil.test"), "greets 'evil.test'"),
+        (hello("shop.test.evil.test"), "greets 'shop.test.evil.test'"),
+        (hello(None), "no TLS greeting"),
+        (b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "no TLS greeting"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no TLS greeting"),
+        (b"\x16\x03\x01\x40\x00" + bytes(70_000), "no TLS greeting"),
+    ],
+)
+async def test_a_tunnel_to_an_allowed_host_carries_nothing_for_another(first: bytes, reason: str) -> None:
+    async with server(echo) as outside, proxy(outside) as (egress, port):
+        async with tunnel(port, "shop.test") as (reader, writer):
+            writer.write(first)
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+        (seen,) = await logged(egress, 1)
+    assert reason in seen.refused and seen.sent == 0
+
+
+async def test_a_body_goes_along_and_no_byte_more() -> None:
+    async def whole(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(await reader.readexactly(5))
+        await asyncio.sleep(0.2)
+        writer.write(b"|" + bytes(reader._buffer))  # type: ignore[attr-defined]
+        await writer.drain()
         writer.close()
 
-    blob = bytes(range(256)) * 8_000  # more than a window
-    async with server(echo) as outside, proxy(outside) as (egress, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"CONNECT a.wild.test:443 HTTP/1.1\r\n\r\n")
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-        writer.write(blob)
-        assert await asyncio.wait_for(reader.readexactly(len(blob)), 10) == blob
-        writer.close()
-        (seen,) = await logged(egress, 1)
-    assert (seen.host, seen.sent, seen.received) == ("a.wild.test", len(blob), len(blob))
+    async with server(whole) as outside, proxy(outside) as (_, port):
+        asked = b"POST http://shop.test/ HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345GET / HTTP/1.1\r\n\r\n"
+        assert await ask(port, asked) == b"12345|"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +172,12 @@ async def test_a_tunnel_carries_bytes_both_ways_unchanged() -> None:
         ("CONNECT notwild.test:443 HTTP/1.1", "not on the allow-list"),
         ("CONNECT shop.test.other.test:443 HTTP/1.1", "not on the allow-list"),
         ("CONNECT shop.test:22 HTTP/1.1", "port 22 is not allowed"),
+        ("CONNECT shop.test:80 HTTP/1.1", "port 80 is not allowed"),
+        ("GET http://shop.test:8080/ HTTP/1.1", "port 8080 is not allowed"),
+        ("POST http://shop.test/ HTTP/1.1\r\nTransfer-Encoding: chunked", "one Content-Length"),
+        ("POST http://shop.test/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2", "more than one"),
+        ("GET http://shop.test/ HTTP/1.1\r\nX: a\nHost: evil.test", "this is a proxy"),
+        ("GET http://shop.test/ HTTP/1.1\r\nHost : evil.test", "this is a proxy"),
         ("CONNECT 127.0.0.1:443 HTTP/1.1", "only names of hosts"),
         ("CONNECT [::1]:443 HTTP/1.1", "only names of hosts"),
         ("GET http://2130706433/ HTTP/1.1", "only names of hosts"),
@@ -132,7 +192,7 @@ async def test_a_tunnel_carries_bytes_both_ways_unchanged() -> None:
 async def test_whatever_else_is_asked_for_is_refused_with_its_reason(request_line: str, reason: str) -> None:
     async with server(page) as outside, proxy(outside) as (egress, port):
         answer = await ask(port, f"{request_line}\r\nHost: shop.test\r\n\r\n".encode())
-        assert answer.startswith(b"HTTP/1.1 40") and reason in answer.partition(b"\r\n")[0].decode()
+        assert answer.startswith(b"HTTP/1.1 4") and reason in answer.partition(b"\r\n")[0].decode()
         (seen,) = await logged(egress, 1)
     assert reason in seen.refused and not seen.address and not seen.sent
 
@@ -253,6 +313,6 @@ async def test_the_traffic_of_a_sandbox_is_bounded() -> None:
                 await writer.drain()
 
     async with server(endless) as outside, proxy(outside, traffic=1 << 20) as (egress, port):
-        assert len(await ask(port, b"CONNECT shop.test:443 HTTP/1.1\r\n\r\n.")) <= 1 << 20
+        assert len(await ask(port, b"GET http://shop.test/ HTTP/1.1\r\n\r\n")) <= 1 << 20
         assert b"has used up its 1 MiB" in await ask(port, b"CONNECT shop.test:443 HTTP/1.1\r\n\r\n")
         assert [bool(seen.refused) for seen in await logged(egress, 2)] == [False, True]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -27,16 +31,29 @@ async def _page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
+def _certificate(folder: Path) -> ssl.SSLContext:
+    pem = folder / "server.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+            "2", "-subj", "/CN=shop.test", "-keyout", str(pem), "-out", str(folder / "cert")]  # fmt: skip
+    subprocess.run(made, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert", pem)
+    return context
+
+
 @pytest.fixture
-async def outside() -> AsyncIterator[Outside]:
-    """A server of this test behind every name but one, which leads to where the sandbox's own machine is."""
-    running = await asyncio.start_server(_page, "127.0.0.1", 0)
-    port = running.sockets[0].getsockname()[1]
+async def outside(tmp_path: Path) -> AsyncIterator[Outside]:
+    """Servers of this test behind every name but one, which leads to where the sandbox's own machine is."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    plain = await asyncio.start_server(_page, "127.0.0.1", 0)
+    secret = await asyncio.start_server(_page, "127.0.0.1", 0, ssl=_certificate(tmp_path))
+    ports = {80: plain.sockets[0].getsockname()[1], 443: secret.sockets[0].getsockname()[1]}
 
     async def resolve(host: str, asked: int) -> list[tuple[str, int]]:
-        return [("127.0.0.2", port) if host == "local.test" else ("127.0.0.1", port)]
+        return [("127.0.0.2" if host == "local.test" else "127.0.0.1", ports[asked])]
 
-    async with running:
+    async with plain, secret:
         yield Outside(resolve, permits=lambda address: address == "127.0.0.1")
 
 
@@ -56,12 +73,16 @@ except Exception as error:
     print(type(error).__name__, error, getattr(error, "read", bytes)().decode())
 """
 TUNNEL = """
-import http.client, os, sys
-via = http.client.HTTPConnection("127.0.0.1", int(os.environ["https_proxy"].rpartition(":")[2]), timeout=20)
-via.set_tunnel(sys.argv[1], 443)
+import socket, ssl, sys
+via = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+via.sendall(f"CONNECT {sys.argv[1]}:443 HTTP/1.1\\r\\n\\r\\n".encode())
+said = via.recv(4096).decode().splitlines()[0]
+if " 200 " not in said:
+    sys.exit(said)
 try:
-    via.request("GET", "/")
-    print(via.getresponse().read().decode(), end="")
+    inner = ssl._create_unverified_context().wrap_socket(via, server_hostname=sys.argv[2])
+    inner.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+    print(inner.makefile().read().splitlines()[-1])
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -71,18 +92,18 @@ async def fetch(box: Sandbox, url: str) -> str:
     return (await box.exec(f"python3 -c '{FETCH}' {url}", timeout_s=40)).output.strip()
 
 
-async def tunnel(box: Sandbox, host: str) -> str:
-    return (await box.exec(f"python3 -c '{TUNNEL}' {host}", timeout_s=40)).output.strip()
+async def tunnel(box: Sandbox, host: str, greets: str = "") -> str:
+    return (await box.exec(f"python3 -c '{TUNNEL}' {host} {greets or host}", timeout_s=40)).output.strip()
 
 
 async def test_an_allowed_host_is_reached_and_the_log_says_so(box: Sandbox) -> None:
     assert await fetch(box, "http://shop.test/") == "19 hello from outside"
     assert await fetch(box, "http://a.wild.test/big") == f"{len(BIG)} 0123456789abcdef01"
     assert await tunnel(box, "shop.test") == "hello from outside"
-    assert (await box.exec("curl -s http://shop.test/", timeout_s=20)).output == "hello from outside\n"
+    assert (await box.exec("curl -sk https://shop.test/", timeout_s=20)).output == "hello from outside\n"
     seen = [(c.host, c.port, c.refused, c.received >= 18) for c in box.connections]
     assert seen == [("shop.test", 80, "", True), ("a.wild.test", 80, "", True), ("shop.test", 443, "", True),
-                    ("shop.test", 80, "", True)]  # fmt: skip
+                    ("shop.test", 443, "", True)]  # fmt: skip
 
 
 async def test_another_host_is_refused_with_a_clear_message(box: Sandbox) -> None:
@@ -100,6 +121,11 @@ async def test_there_is_no_way_around_the_proxy(box: Sandbox) -> None:
     assert "unreachable" in (await box.bash("exec 3<>/dev/tcp/1.1.1.1/443", timeout_s=5)).output
     assert "only names of hosts" in await fetch(box, "http://93.184.216.34/")
     assert "only names of hosts" in await tunnel(box, "127.0.0.1")
+
+
+async def test_what_shares_an_address_with_an_allowed_host_is_out_of_reach(box: Sandbox) -> None:
+    assert await tunnel(box, "shop.test", "other.test") != "hello from outside"
+    assert "greets 'other.test'" in box.connections[-1].refused and box.connections[-1].sent == 0
 
 
 async def test_a_name_that_leads_to_a_private_address_is_refused(box: Sandbox) -> None:
