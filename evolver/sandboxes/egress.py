@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import re
 import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -42,8 +44,15 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def look_up(host: str, port: int) -> list[tuple[str, int]]:
     """(address, port) pairs by this machine's resolver."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
     return [(str(entry[4][0]), port) for entry in found]
+
+
+@functools.cache
+def _resolvers() -> ThreadPoolExecutor:
+    """Threads of their own: names that take for ever to resolve hold up no other work of this process."""
+    return ThreadPoolExecutor(4, thread_name_prefix="resolve")
 
 
 def is_public(address: str) -> bool:

@@ -93,6 +93,7 @@ class Mux:
         self._streams: dict[int, Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
+        self._over = False
 
     async def carry(self, use: Callable[[Stream], Awaitable[None]]) -> None:
         """Opens a stream, lets `use` have it, and closes it."""
@@ -114,6 +115,7 @@ class Mux:
                 elif number in self._streams:  # else it was closed here while the frame was on its way
                     self._streams[number].take(kind, data)
         finally:
+            self._over = True
             for stream in self._streams.values():
                 stream.take(RESET, b"")
             for task in self._tasks:
@@ -142,7 +144,8 @@ class Mux:
             await self._send(number, RESET, b"")
 
     async def _send(self, number: int, kind: bytes, data: bytes) -> None:
-        await self._transmit(HEAD.pack(number, kind, len(data)) + data)
+        if not self._over:  # what has ended may not read any more: nobody waits for it
+            await self._transmit(HEAD.pack(number, kind, len(data)) + data)
 
 
 async def join(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

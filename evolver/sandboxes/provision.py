@@ -14,7 +14,7 @@ from evolver.sandboxes import rootfs
 from evolver.sandboxes.backend import Kind, open_backend
 from harnesses.harness import Environment
 
-PROGRAMS = {"debootstrap": "debootstrap", "bwrap": "bubblewrap"}
+PROGRAMS = {"debootstrap": "debootstrap", "bwrap": "bubblewrap", "rsync": "rsync"}
 DAEMON_LOG = "/var/log/evolver-dockerd.log"
 
 

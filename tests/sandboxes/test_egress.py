@@ -293,6 +293,29 @@ async def test_what_breaks_the_protocol_ends_the_way_out() -> None:
             await Mux(reader.readexactly, _nowhere, serve).run()
 
 
+async def test_closing_waits_for_no_sandbox_that_has_stopped_reading() -> None:
+    async def flood(stream: Stream) -> None:
+        while True:
+            await stream.write(b"x" * WINDOW)
+
+    here, there = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=here)
+    link = Link(reader, writer)
+    there.sendall(b"\n" + b"".join(HEAD.pack(number, OPEN, 0) for number in range(40)))
+    running = asyncio.create_task(_after(link, Mux(link.receive, link.send, flood)))
+    await asyncio.sleep(0.2)  # by now every stream waits for the pipe
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+    link.close()
+    there.close()
+
+
+async def _after(link: Link, mux: Mux) -> None:
+    await link.receive(1)
+    await mux.run()
+
+
 async def _nowhere(data: bytes) -> None:
     return None
 

@@ -37,13 +37,13 @@ def listed(run_id: str, form: str = "{{.ID}}") -> list[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
 
 
-async def play(sandboxes: Sandboxes, run_id: str) -> tuple[Rollout, bytes | None]:
+async def play(sandboxes: Sandboxes, run_id: str, setup: str = "") -> tuple[Rollout, bytes | None]:
     """One attempt of a model that ends at once."""
     harness = read_tree(seed_path("beta1")).model_copy(update={"environment": TERMINAL})
     task = Task(
         id="t-1", hash="h", family="f", instruction="Nothing.", category="os", apps=("shell",),
         channels=frozenset({"terminal"}), rubric=Rubric(criteria=(Criterion(id="done", description="done"),)),
-        check="print('{}')", exec_files={"kept.txt": b"kept"},
+        check="print('{}')", exec_files={"kept.txt": b"kept"}, setup=setup,
     )  # fmt: skip
     key = RolloutKey(
         purpose="adhoc", harness_id=harness.id, model_id="noop", task_id="t-1", task_hash="h", split=None, attempt=0,
@@ -108,6 +108,17 @@ def test_s02_reap_removes_orphans_and_leaves_the_living() -> None:
     assert len(listed("test-orphan")) == 1
     assert reap() >= 1
     assert listed("test-orphan") == []
+
+
+async def test_s10_a_set_up_that_fails_in_the_container_costs_no_turn_and_leaves_no_container() -> None:
+    backend = open_backend("docker", spares=0)
+    try:
+        rollout, state = await play(backend, "test-s10", setup="cat no-such-file")
+    finally:
+        await backend.aclose()
+    assert rollout.error is not None and (rollout.error.kind, rollout.error.blame) == ("setup", "task")
+    assert "No such file" in rollout.error.message and not rollout.turns and state is None
+    assert listed("test-s10") == []
 
 
 class Clumsy:

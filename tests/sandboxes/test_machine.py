@@ -57,6 +57,20 @@ async def test_there_is_no_network(terminal: Sandbox) -> None:
     assert ran.output.split()[0] == "lo" and "unreachable" in ran.output
 
 
+async def test_a_sandbox_makes_no_sandboxes_of_its_own(terminal: Sandbox) -> None:
+    for command in ("unshare --user true", "unshare --user --map-root-user --net true", "unshare --mount true"):
+        assert (await terminal.exec(command, timeout_s=5)).exit_code, command
+
+
+async def test_s56_the_environment_holds_what_is_listed_and_nothing_of_the_host(terminal: Sandbox) -> None:
+    known = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TERM", "PAGER", "GIT_PAGER", "PWD",
+             "DEBIAN_FRONTEND", "PYTHONDONTWRITEBYTECODE", "XDG_RUNTIME_DIR", "SHLVL", "_", "OLDPWD"}  # fmt: skip
+    for run in (terminal.exec, terminal.bash):
+        names = (await run("env -0 | cut -z -d= -f1 | tr '\\0' '\\n'", timeout_s=5)).output.split()
+        assert "HOME" in names and not set(names) - known
+    assert (await terminal.exec("cat /proc/1/environ", timeout_s=5)).exit_code != 0
+
+
 async def test_grader_libraries_are_there_but_not_for_the_agent(terminal: Sandbox) -> None:
     code = "python3 -c 'import openpyxl, pptx, docx, odf'"
     assert (await terminal.exec(code, timeout_s=10)).exit_code == 1
