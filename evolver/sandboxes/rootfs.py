@@ -189,13 +189,15 @@ def _run(argv: list[str]) -> None:
         raise NotReady(f"building the root file system failed (exit {done.returncode}): {' '.join(argv)[:200]}\n{tail}")
 
 
-def download_wheels(names: tuple[str, ...], target: Path) -> None:
+def download_wheels(names: tuple[str, ...], target: Path, *, alone: bool = False) -> None:
     """Unpacks wheels and what they depend on into `target`, for the sandbox's Python 3.11; runs none of their code.
+    `alone` leaves out what they depend on.
 
     Raises `UsageError` with pip's own reason when a package can't be had.
     """
     argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(target), "--no-compile",
-            "--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp", *names]  # fmt: skip
+            "--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp",
+            *(["--no-deps"] if alone else []), *names]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]
@@ -222,9 +224,9 @@ def inside_layer() -> Path:
     return final
 
 
-def pip_layer(names: tuple[str, ...]) -> Path:
-    """The directory that holds exactly these pip packages, downloaded once per set of names."""
-    final = recipe.cache_dir() / "pip" / recipe.digest_of(*sorted(names))
+def pip_layer(names: tuple[str, ...], *, alone: bool = False) -> Path:
+    """The directory that holds exactly these pip packages (and what they need, unless `alone`), downloaded once."""
+    final = recipe.cache_dir() / "pip" / recipe.digest_of(*sorted(names), *(["alone"] if alone else []))
     if final.is_dir():
         return final
     with locked(f"pip-{final.name}"):
@@ -232,6 +234,6 @@ def pip_layer(names: tuple[str, ...]) -> Path:
             partial = final.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            download_wheels(tuple(sorted(names)), partial)
+            download_wheels(tuple(sorted(names)), partial, alone=alone)
             partial.rename(final)
     return final
