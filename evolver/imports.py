@@ -10,14 +10,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from devset.directory import TaskError, read_task_dir
-from devset.importers import harbor, officebench
+from devset.importers import harbor, officebench, osworld
 from devset.importers.offer import MANIFEST, Offer
 from devset.task import Task
 from evolver.admission import read_admissions
 from evolver.errors import UsageError
 from evolver.records import Record, Unit
 from evolver.sandboxes.recipe import DESKTOP_PACKAGES, TERMINAL_PACKAGES
+from evolver.sandboxes.rootfs import pip_layer
 
+EVALUATORS = "desktop-env==1.0.2"  # OSWorld's metrics; only their source is read, nothing of it runs here
 VERDICTS = "admissions.jsonl"
 REPOSITORY = Path(__file__).parents[1]
 
@@ -58,9 +60,11 @@ class SourceReport(Record):
 
 
 def offers(source: str, path: Path) -> Iterator[Offer]:
-    """What the importer of this name makes of `path`."""
+    """What the importer of this name makes of `path`; OSWorld's evaluators are downloaded the first time."""
     if source == "officebench":
         return officebench.offers(path)
+    if source == "osworld":
+        return osworld.offers(path, pip_layer((EVALUATORS,), alone=True) / "desktop_env/evaluators/metrics")
     return harbor.offers(path, frozenset(TERMINAL_PACKAGES + DESKTOP_PACKAGES))
 
 

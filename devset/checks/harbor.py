@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from devset.checks.home import revive
+
 CONFIG = "harbor.json"
 KEY = "reward"
 
@@ -43,9 +45,7 @@ def reward_in(folder: Path) -> float:
 def place(home: Path, gt: Path, live: Path, harbor: Path) -> None:
     """Puts a copy of the frozen home at `live` and the tests at `harbor`/tests; what was there is removed."""
     shutil.rmtree(harbor, ignore_errors=True)
-    for left in live.iterdir() if live.is_dir() else ():
-        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    shutil.copytree(home, live, symlinks=True, dirs_exist_ok=True)
+    revive(home, live)
     shutil.copytree(gt / "tests", harbor / "tests")
     for folder in ("logs/verifier", "logs/artifacts", "logs/agent", "bin"):
         (harbor / folder).mkdir(parents=True)

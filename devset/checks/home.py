@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -85,6 +86,13 @@ def _entries(folder: Path) -> Iterator[str]:
                 raise Wrong(f"{folder.name} has more than {MAX_ENTRIES} entries")
             if not fnmatch.fnmatchcase(entry.name, LOCK_FILE):
                 yield entry.name
+
+
+def revive(home: Path, live: Path) -> None:
+    """Puts a copy of the frozen home at `live`, where programs look for it; what lay there is removed."""
+    for left in live.iterdir() if live.is_dir() else ():
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+    shutil.copytree(home, live, symlinks=True, dirs_exist_ok=True)
 
 
 def sha256(data: bytes) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The shared tasks. Example: evolver tasks list --split dev"
 )
-Source = Literal["officebench", "harbor"]
+Source = Literal["officebench", "harbor", "osworld"]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many.")]
 
 
@@ -150,6 +150,7 @@ def import_tasks(
     Examples:
       evolver tasks import officebench ~/OfficeBench --out ../imported/officebench
       evolver tasks import harbor ~/my-tasks --out ../imported/harbor
+      evolver tasks import osworld ~/OSWorld/evaluation_examples --out ../imported/osworld
     """
     from devset.importers.offer import ImportFailed, write_offers
     from evolver.imports import offers, outside

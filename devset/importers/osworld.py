@@ -1,0 +1,289 @@
+"""Takes in OSWorld task JSON (also DeskCraft's, with `upload_file`): set-up, getters and metrics of desktop-env 1.0.2.
+
+What a task looks at has to be in the frozen home. Getters that ask a live machine (browser tabs, accessibility tree,
+settings of another desktop) are refused; commands run on a copy of the home when the agent is dead. Metrics are taken
+as published, with their source, into the task's ground truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from devset.checks.osworld import CONFIG, CRITERION
+from devset.importers.metrics import PIP, Metrics
+from devset.importers.offer import (
+    HOME,
+    ImportFailed,
+    Loose,
+    Offer,
+    Provenance,
+    Refusals,
+    checked,
+    identifier,
+    licence_near,
+    made,
+    text_of,
+)
+from devset.importers.steps import Machine, Step, home_file, post_config, set_up, unfit
+from devset.task import Category, Channel, Criterion, Rubric, Task, TaskLimits
+
+SOURCE = "osworld"
+CACHE = "/tmp/osworld"
+CHECK = "from devset.checks.osworld import main\n\nmain()\n"
+INFEASIBLE = "infeasible"
+FLAGS = "check_os_"  # DeskCraft's metrics of printed flags, which desktop-env lacks
+FILES = ("vm_file", "content_from_vm_file", "list_directory")
+COMMANDS = ("vm_command_line", "vm_command_error")
+# Every getter that desktop-env 1.0.2 knows and that has no counterpart here, with the reason to give.
+LIVE = {
+    "cloud_file": "needs the network: a reference file is downloaded",
+    "rule_relativeTime": "depends on today's date and on where the machine is",
+    "time_diff_range": "depends on today's date",
+    "vm_terminal_output": "needs a live machine: the terminal's window",
+    "accessibility_tree": "needs a live machine: the accessibility tree",
+    "vm_screen_size": "needs a live machine: the screen",
+    "vm_window_size": "needs a live machine: the screen",
+    "vm_wallpaper": "needs another desktop: the wallpaper",
+    "gimp_config_file": "needs the app gimp",
+    "vlc_config": "needs the app vlc",
+    "vlc_playing_info": "needs the app vlc",
+    "default_video_player": "needs the app vlc",
+    "vscode_config": "needs the app code",
+    "replay": "its evaluation drives the screen",
+    "conference_city_in_order": "needs the network",
+}
+APPS = {
+    "calc": "libreoffice_calc",
+    "writer": "libreoffice_writer",
+    "impress": "libreoffice_impress",
+    "os": "terminal",
+    "terminal": "terminal",
+}
+SAVE = "Save your work where you found it: only what is on disk when you end is graded."
+
+
+class Evaluator(Loose):
+    func: str | list[str]
+    conj: str = "and"
+    result: JsonValue = None
+    expected: JsonValue = None
+    options: JsonValue = None
+    postconfig: tuple[Step, ...] = ()
+
+
+class Published(Loose):
+    id: str = Field(min_length=1)
+    instruction: str = Field(min_length=1)
+    config: tuple[Step, ...] = ()
+    related_apps: tuple[str, ...] = ()
+    evaluator: Evaluator
+
+
+@dataclass
+class _Reading:
+    path: Path
+    root: Path
+    published: Published
+    metrics: Metrics
+    refusals: Refusals = field(default_factory=Refusals)
+    machine: Machine = field(default_factory=Machine)
+    gt: dict[str, bytes] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+
+    def find(self, name: str) -> Path | None:
+        """The file that a task names by a path below one of its own parents, or just by its name below the root."""
+        for parent in [p for p in self.path.parents if p.is_relative_to(self.root)]:
+            if (parent / name).is_file() and (parent / name).resolve().is_relative_to(self.root.resolve()):
+                return parent / name
+        found = sorted(p for p in self.root.rglob(Path(name).name) if p.is_file())
+        return found[0] if len(found) == 1 else None
+
+
+def offers(path: Path, metrics: Path) -> Iterator[Offer]:
+    """One offer per task JSON below `path`; `metrics` holds desktop-env's metric modules (evaluators/metrics)."""
+    root, published = path if path.is_dir() else path.parent, Metrics(metrics)
+    found = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    tasks = [one for one in found if _is_task(one)]
+    if not tasks:
+        raise ImportFailed(f"{path}: no JSON file with an `evaluator` below it, expected OSWorld tasks")
+    for one in tasks:
+        name = one.relative_to(root).as_posix()
+        try:
+            yield _offer(_Reading(one, root, checked(Published, json.loads(text_of(one)), one), published), name)
+        except (ImportFailed, json.JSONDecodeError) as error:
+            yield Offer(identifier(SOURCE, one.stem), name, reasons=(f"malformed: {error}",))
+
+
+def _is_task(path: Path) -> bool:
+    """Lists of tasks and other data lie beside them; a file that is broken counts, so that it is told of."""
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError:
+        return True
+    return isinstance(value, dict) and "evaluator" in value
+
+
+def _offer(reading: _Reading, name: str) -> Offer:
+    published, machine, refusals = reading.published, reading.machine, reading.refusals
+    task_id = identifier(SOURCE, published.id)
+    apps = _apps(reading)
+    set_up(published.config, machine, refusals, reading.find)
+    post_config(published.evaluator.postconfig, machine, refusals)
+    feasible = published.evaluator.func != INFEASIBLE
+    spec = _evaluation(reading) if feasible else _untouched(machine)
+    if refusals.reasons:
+        return Offer(task_id, name, reasons=tuple(refusals.reasons))
+    changes = ["the screen is not clicked before the start, the evaluation runs on a copy of the home"]
+    changes += ["the agent saves itself, and is told so"] if machine.saves else []
+    source = Provenance(
+        f"OSWorld task {name}",
+        licence_near(reading.path, "Apache-2.0"),
+        {"task.json": reading.path.read_bytes(), **machine.originals},
+        tuple(changes),
+    )
+    channels: frozenset[Channel] = frozenset({"terminal"} if machine.terminal else {"gui", "terminal"})
+    task = Task(
+        id=task_id,
+        hash="",
+        family=SOURCE,
+        instruction=published.instruction.strip() + (f"\n\n{SAVE}" if machine.saves else "") + "\n",
+        category=_category(apps),
+        apps=apps,
+        channels=channels if feasible else frozenset(),
+        feasible=feasible,
+        rubric=Rubric(criteria=(Criterion(id=CRITERION, description=_words(published.evaluator)),)),
+        limits=TaskLimits(agent_timeout_s=900.0, check_timeout_s=180.0, setup_timeout_s=120.0),
+        open=tuple(machine.open),
+        exec_files=machine.exec_files,
+        hidden_files=machine.hidden_files,
+        setup="set -e\n" + "\n".join(machine.commands) + "\n" if machine.commands else "",
+        gt_files={CONFIG: json.dumps(spec, indent=1, ensure_ascii=False).encode(), **reading.gt},
+        check=CHECK,
+        check_pip=PIP if feasible else (),
+        source=source.text(),
+    )
+    return Offer(task_id, name, made(task))
+
+
+def _apps(reading: _Reading) -> tuple[str, ...]:
+    """Our names of the task's apps; one that our machine lacks is refused."""
+    found = []
+    for app in reading.published.related_apps or ("os",):
+        plain = app.lower().replace(" ", "_").removeprefix("libreoffice_")
+        if plain not in APPS and plain != "libreoffice":
+            reading.refusals.add(f"needs the app {app}")
+        found.append(APPS.get(plain, plain))
+    return tuple(dict.fromkeys(found))
+
+
+def _category(apps: tuple[str, ...]) -> Category:
+    if len(apps) > 1:
+        return "multi_app"
+    return "office" if apps and apps[0].startswith("libreoffice") else "os"
+
+
+def _words(evaluator: Evaluator) -> str:
+    names = evaluator.func if isinstance(evaluator.func, list) else [evaluator.func]
+    return f" {evaluator.conj} ".join(names)
+
+
+def _untouched(machine: Machine) -> dict[str, Any]:
+    """What shows that an infeasible task was left alone: its files, and no other where nothing else was set up."""
+    digests = {path: hashlib.sha256(data).hexdigest() for path, data in machine.exec_files.items()}
+    return {"untouched": digests, "closed": not machine.commands}
+
+
+def _evaluation(reading: _Reading) -> dict[str, Any]:
+    """The evaluator as the check reads it: lists of equal length, every metric with its module."""
+    evaluator, at = reading.published.evaluator, f"{reading.path}: evaluator"
+    several = isinstance(evaluator.func, list)
+    names = evaluator.func if isinstance(evaluator.func, list) else [evaluator.func]
+    if evaluator.conj not in ("and", "or"):
+        raise ImportFailed(f"{at}.conj: got {evaluator.conj!r}, expected 'and' or 'or'")
+    lists: dict[str, list[Any]] = {}
+    for what in ("result", "expected", "options"):
+        value = getattr(evaluator, what)
+        lists[what] = list(value) if several and isinstance(value, list) else [value or None] * len(names)
+        if len(lists[what]) != len(names) or (several and isinstance(value, dict) and what != "options"):
+            raise ImportFailed(f"{at}.{what}: got {len(lists[what])}, expected one for each of {len(names)} metrics")
+        for entry in lists[what]:
+            if entry is not None and not isinstance(entry, dict):
+                raise ImportFailed(f"{at}.{what}: got {entry!r:.120}, expected an object")
+    metrics = [_metric(name, reading) for name in names]
+    for what in ("result", "expected"):
+        for number, getter in enumerate(lists[what]):
+            if getter is None and what == "result":
+                raise ImportFailed(f"{at}.result: got null for metric {names[number]}, expected a getter")
+            if getter is not None:
+                _getter(getter, f"{at}.{what}", reading)
+    return {
+        **lists,
+        "func": metrics,
+        "conj": evaluator.conj,
+        "post": reading.machine.post,
+        "absent": sorted(reading.absent),
+        "home": HOME,
+        "cache": CACHE,
+    }
+
+
+def _metric(name: str, reading: _Reading) -> dict[str, str]:
+    if name.startswith(FLAGS):
+        return {"name": name, "module": ""}
+    if name not in reading.metrics.exported:
+        reading.refusals.add(f"an evaluator we lack: {name}")
+        return {"name": name, "module": ""}
+    needs = reading.metrics.needs(name)
+    if needs.lacking:
+        reading.refusals.add(f"an evaluator we lack: {name} needs {', '.join(sorted(needs.lacking))}")
+    reading.gt |= needs.files
+    reading.absent |= needs.absent
+    return {"name": name, "module": needs.module}
+
+
+def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> None:
+    """Checks one getter, and brings the reference files that it names; what can't be read is refused."""
+    kind, refuse = getter.get("type"), reading.refusals.add
+    if kind == "rule":
+        if not isinstance(getter.get("rules"), dict):
+            raise ImportFailed(f"{at}.rules: got {getter.get('rules')!r:.120}, expected an object")
+    elif kind == "cache_file":
+        paths = getter.get("path")
+        for path in paths if isinstance(paths, list) else [paths]:
+            _reference(path, at, reading)
+    elif kind in FILES:
+        paths = getter.get("path")
+        for path in paths if isinstance(paths, list) else [paths]:
+            if home_file(path) is None:
+                refuse(f"its evaluation reads what is not frozen: {path}")
+        if getter.get("time_suffix"):
+            refuse("depends on today's date")
+    elif kind in COMMANDS:
+        command = getter.get("command")
+        if not command or not isinstance(command, str | list):
+            raise ImportFailed(f"{at}.command: got {command!r:.120}, expected a command")
+        if reason := unfit(" ".join(map(str, command)) if isinstance(command, list) else command):
+            refuse(f"its evaluation {reason}")
+    elif isinstance(kind, str):
+        refuse(LIVE.get(kind, f"needs a live machine: the getter {kind}"))
+    else:
+        raise ImportFailed(f"{at}.type: got {kind!r}, expected the name of a getter")
+
+
+def _reference(path: object, at: str, reading: _Reading) -> None:
+    if not isinstance(path, str) or not path or path.startswith("/") or ".." in path:
+        raise ImportFailed(f"{at}.path: got {path!r}, expected the name of a reference file")
+    if any(step.get("stdout") == path for step in reading.machine.post):
+        return
+    found = reading.find(path)
+    if found is None:
+        reading.refusals.add(f"a reference file is missing: {path}")
+        return
+    reading.machine.originals[path] = reading.gt[f"cache/{path}"] = found.read_bytes()
