@@ -6,7 +6,15 @@ import hashlib
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Category = Literal["os", "office", "daily", "professional", "multi_app"]
 Channel = Literal["gui", "terminal"]
@@ -18,14 +26,41 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Choice(Strict):
+    """One answer of a judge: the word it writes, when that word fits, and what it is worth (0..1)."""
+
+    label: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    description: str
+    value: Annotated[float, Field(ge=0, le=1)]
+
+
 class Criterion(Strict):
-    """One line of the rubric; `check.py` answers it with a value in 0..1."""
+    """One line of the rubric. `check.py` answers a `program` criterion with a value in 0..1; of a `judge` criterion's
+    `choices`, worst (0) to best (1), a model picks one."""
 
     id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     description: str
     weight: Annotated[float, Field(gt=0)] = 1.0
     required: bool = True
     grader: Literal["program", "judge"] = "program"
+    choices: tuple[Choice, ...] = ()
+
+    @model_validator(mode="after")
+    def _choices_fit_the_grader(self) -> Criterion:
+        values, labels = [c.value for c in self.choices], {c.label for c in self.choices}
+        if self.grader == "program" and self.choices:
+            raise ValueError(f"criterion {self.id!r}: a program chooses nothing; only grader 'judge' has choices")
+        ordered = values == sorted(set(values)) and len(labels) == len(values)
+        if self.grader == "judge" and not (ordered and len(values) > 1 and (values[0], values[-1]) == (0, 1)):
+            raise ValueError(f"criterion {self.id!r}: a judge needs choices of different labels from 0 up to 1")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty_choices(self, serialize: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+        fields: dict[str, JsonValue] = serialize(self)
+        if not self.choices:  # a criterion without keeps the bytes, and so its task the hash, of before there were any
+            del fields["choices"]
+        return fields
 
 
 class Rubric(Strict):
