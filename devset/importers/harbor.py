@@ -36,7 +36,7 @@ from devset.importers.offer import (
     made,
     text_of,
 )
-from devset.importers.testscript import offline, pip_packages
+from devset.importers.testscript import PYTEST, offline, pip_packages
 from devset.task import Category, Criterion, Oracle, Rubric, Task, TaskLimits, TerminalStep
 
 SOURCE = "harbor"
@@ -262,7 +262,8 @@ def _tests(reading: _Reading, image: Image) -> tuple[dict[str, bytes], tuple[str
         "env": {name: reading.moved(value) for name, value in reading.config.verifier.env.items()},
     }
     gt = {f"tests/{name}": reading.moved_bytes(data) for name, data in tests.items()}
-    return {CONFIG: json.dumps(config, indent=1).encode(), **gt}, _pinned(extra)
+    # Without a package of its own a check would share its machine with others, and tests may run what the agent wrote.
+    return {CONFIG: json.dumps(config, indent=1).encode(), **gt}, _pinned(extra or {PYTEST})
 
 
 def _pinned(packages: set[str]) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def test_a_task_is_taken_in(tmp_path: Path) -> None:
     assert "chmod +x /home/user/app/run.sh" in task.setup and "mkdir -p /home/user/app/out" in task.setup
     assert task.limits.agent_timeout_s == 1500 and "1500 s instead of 9000" in task.source
     assert "licence: MIT" in task.source and "origin: Harbor task right" in task.source
-    assert task.check_pip == () and b"/tmp/harbor/logs/verifier/reward.txt" in task.gt_files["tests/test.sh"]
+    assert task.check_pip == ("pytest==8.4.1",) and b"/tmp/harbor/logs/verifier/reward.txt" in task.gt_files["tests/test.sh"]
     assert task.oracle.terminal is not None and "solve.sh" in task.oracle.terminal[0].command
 
 

@@ -1,0 +1,112 @@
+"""Taken-in tasks from their published files to a verdict, in real sandboxes: the gate admits what is sound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from devset.importers import harbor, osworld
+from devset.task import Task
+from evolver.admission import Admission, Bench, admit
+from evolver.executors.local import LocalExecutor
+from evolver.graders.program import ProgramGrader
+from evolver.imports import EVALUATORS
+from evolver.models.demonstrator import Demonstrator
+from evolver.sandboxes import open_backend
+from evolver.sandboxes.rootfs import pip_layer
+from harnesses.tree import read_tree, seed_path
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+TEST = """#!/bin/bash
+curl -LsSf https://astral.sh/uv/0.9.7/install.sh | sh
+source $HOME/.local/bin/env
+uvx --with pytest==8.4.1 pytest /tests/test_outputs.py -rA
+if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi
+"""
+OUTPUTS = """import pathlib, socket, subprocess
+
+def test_answer():
+    assert pathlib.Path("/app/answer.txt").read_text() == "right\\n"
+
+def test_program_of_the_agent_runs():
+    assert subprocess.run(["/app/tool.sh"], capture_output=True, text=True).stdout == "tool\\n"
+
+def test_no_network():
+    try:
+        socket.create_connection(("1.1.1.1", 53), 2)
+    except OSError:
+        return
+    raise AssertionError("the network is there")
+"""
+HARBOR = {
+    "task.toml": "[verifier]\ntimeout_sec = 60.0\n",
+    "instruction.md": "Write right into /app/answer.txt and make /app/tool.sh say tool.",
+    "environment/Dockerfile": "FROM ubuntu:24.04\nWORKDIR /app\nCOPY tool.sh /app/\n",
+    "environment/tool.sh": "#!/bin/sh\necho nothing\n",
+    "solution/solve.sh": "echo right > /app/answer.txt\nprintf '#!/bin/sh\\necho tool\\n' > /app/tool.sh\n",
+    "tests/test.sh": TEST,
+    "tests/test_outputs.py": OUTPUTS,
+}
+
+
+async def admitted(*tasks: Task) -> list[Admission]:
+    sandboxes = open_backend("docker", spares=0)
+    grader = ProgramGrader(sandboxes)
+    bench = Bench(
+        sandboxes=sandboxes,
+        graders=[grader],
+        executor=LocalExecutor(2),
+        demonstrator=Demonstrator(),
+        gui=read_tree(seed_path("alpha")),
+        terminal=read_tree(seed_path("beta1")),
+        oracle_needed=False,
+    )
+    try:
+        return [verdict async for verdict in admit(tasks, bench)]
+    finally:
+        await grader.aclose()
+        await sandboxes.aclose()
+
+
+async def test_s41_g13_a_harbor_task_with_its_oracle_and_a_broken_one(tmp_path: Path) -> None:
+    for name, solution in (("sound", HARBOR["solution/solve.sh"]), ("wrong", "echo wrong > /app/answer.txt\n")):
+        for path, text in {**HARBOR, "solution/solve.sh": solution}.items():
+            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / path).write_text(text)
+    tasks = [offer.task for offer in harbor.offers(tmp_path, frozenset())]
+    verdicts = {v.task_id: v for v in await admitted(*(task for task in tasks if task))}
+    sound, wrong = verdicts["harbor-sound"], verdicts["harbor-wrong"]
+    assert sound.admitted and sound.proven and sound.reasons == ()
+    assert not wrong.admitted and not wrong.crashed and "oracle (terminal) does not succeed" in wrong.reasons[0]
+
+
+async def test_g19_osworld_metrics_as_published_and_an_infeasible_task(tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    for name, cell in (("book.xlsx", 1), ("book_gold.xlsx", 2)):
+        book = Workbook()
+        book.active["A1"] = cell
+        book.save(tmp_path / name)
+    files = [{"local_path": "book.xlsx", "path": "/home/user/Desktop/book.xlsx"}]
+    table = {
+        "func": "compare_table",
+        "result": {"type": "vm_file", "path": "/home/user/Desktop/book.xlsx", "dest": "book.xlsx"},
+        "expected": {"type": "cache_file", "path": "book_gold.xlsx"},
+        "options": {"rules": [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]},
+    }
+    for name, evaluator in (("table", table), ("never", {"func": "infeasible"})):
+        config = [{"type": "upload_file", "parameters": {"files": files}}]
+        task = {"id": name, "instruction": "Make A1 2.", "config": config, "evaluator": evaluator}
+        (tmp_path / f"{name}.json").write_text(json.dumps(task))
+    metrics = pip_layer((EVALUATORS,), alone=True) / "desktop_env/evaluators/metrics"
+    tasks = {offer.id: offer.task for offer in osworld.offers(tmp_path, metrics)}
+    table_task, never = tasks["osworld-table"], tasks["osworld-never"]
+    assert table_task and never
+    solved = {**table_task.exec_files, "Desktop/book.xlsx": (tmp_path / "book_gold.xlsx").read_bytes()}
+    free = table_task.model_copy(update={"id": "free", "exec_files": solved})
+    verdicts = {v.task_id: v for v in await admitted(osworld.made(table_task), never, osworld.made(free))}
+    assert verdicts["osworld-table"].admitted and verdicts["osworld-table"].reasons == ()
+    assert verdicts["osworld-never"].admitted and verdicts["osworld-never"].controls.fail  # type: ignore[union-attr]
+    assert verdicts["free"].reasons == ("the untouched state succeeds",)
