@@ -10,7 +10,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -56,8 +55,8 @@ class Criterion(Strict):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_empty_choices(self, serialize: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
-        fields: dict[str, JsonValue] = serialize(self)
+    def _without_empty_choices(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields: dict[str, object] = serialize(self)
         if not self.choices:  # a criterion without keeps the bytes, and so its task the hash, of before there were any
             del fields["choices"]
         return fields

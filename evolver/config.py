@@ -64,6 +64,25 @@ class OpenAISpec(Section):
 ModelSpec = Annotated[DemonstratorSpec | OpenAISpec, Field(discriminator="kind")]
 
 
+class JudgeConfig(Section):
+    """The model that answers criteria of kind `judge`; `allow_teacher_model` lets it be the teacher's own.
+
+    It decides promotions only after a calibration (`evolver judge calibrate`) in which at least `min_cases` known
+    successes and as many known failures were judged, the lower end of Cohen's kappa reached `min_kappa`, at most
+    `max_false_accept` of the known failures passed, and no channel or length was favoured by more than `max_bias`.
+    """
+
+    model: OpenAISpec
+    allow_teacher_model: bool = False
+    sees_screen: bool = True
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    max_tokens: Annotated[int, Field(ge=64, le=32_768)] = 4_096
+    min_cases: Positive = 20
+    min_kappa: Annotated[float, Field(ge=0, le=1)] = 0.6
+    max_false_accept: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    max_bias: Annotated[float, Field(gt=0, lt=1)] = 0.1
+
+
 class SandboxConfig(Section):
     """Where rollouts run: `workers` at once, `spares` machines kept warm beside them."""
 
@@ -177,6 +196,7 @@ class RunConfig(Section):
     lineage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] = "main"
     root: Annotated[str, Field(min_length=1)] = "alpha"
     teacher: ModelSpec = DemonstratorSpec()
+    judge: JudgeConfig | None = None
     sandbox: SandboxConfig = SandboxConfig()
     tasks: TaskLimitsConfig = TaskLimitsConfig()
     race: RaceConfig = RaceConfig()
@@ -188,18 +208,36 @@ class RunConfig(Section):
     allow_unpriced: bool = False
 
     @model_validator(mode="after")
-    def _teacher_has_a_price(self) -> RunConfig:
-        if isinstance(self.teacher, OpenAISpec) and self.teacher.model not in self.prices and not self.allow_unpriced:
+    def _models_have_prices(self) -> RunConfig:
+        for spec in self._endpoints:
+            if spec.model not in self.prices and not self.allow_unpriced:
+                raise ValueError(
+                    f'no price for model {spec.model!r}, so no cap could hold: add [prices."{spec.model}"] '
+                    "with input and output in $ per million tokens, or set allow_unpriced = true"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _judge_is_not_the_teacher(self) -> RunConfig:
+        if self.judge is None or self.judge.allow_teacher_model or not isinstance(self.teacher, OpenAISpec):
+            return self
+        one, other = (spec.model.rsplit("/", 1)[-1].lower() for spec in (self.judge.model, self.teacher))
+        if one == other:
             raise ValueError(
-                f'no price for model {self.teacher.model!r}, so no cap could hold: add [prices."{self.teacher.model}"] '
-                "with input and output in $ per million tokens, or set allow_unpriced = true"
+                f"judge.model.model = {self.judge.model.model!r} is the teacher's own model, which would grade its own "
+                "work: take another model, or set judge.allow_teacher_model = true"
             )
         return self
 
     @property
+    def _endpoints(self) -> tuple[OpenAISpec, ...]:
+        judge = None if self.judge is None else self.judge.model
+        return tuple(spec for spec in (self.teacher, judge) if isinstance(spec, OpenAISpec))
+
+    @property
     def key_names(self) -> tuple[str, ...]:
         """The environment variables that hold keys of this run."""
-        return tuple({OPENAI_KEY, *([self.teacher.api_key_env] if isinstance(self.teacher, OpenAISpec) else [])})
+        return tuple({OPENAI_KEY, *(spec.api_key_env for spec in self._endpoints)})
 
 
 def load_config(path: Path) -> RunConfig:

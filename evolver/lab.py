@@ -272,15 +272,19 @@ def _tokens(rollout: Rollout) -> tuple[int | None, int | None]:
 async def open_lab(run_dir: Path) -> AsyncIterator[Lab]:
     """Everything that a run directory's config names, opened, and closed again at the end."""
     from evolver.executors.local import LocalExecutor
+    from evolver.graders.judge import JudgeGrader
     from evolver.graders.program import ProgramGrader
     from evolver.models import make_model
+    from evolver.models.openai import OpenAIModel
     from evolver.sandboxes import open_backend, reap
 
     store = Store.open(run_dir)
     config = store.config
     reap()
     sandboxes = open_backend(config.sandbox.backend, spares=config.sandbox.spares)
-    graders = [ProgramGrader(sandboxes)]
+    graders: list[Grader] = [ProgramGrader(sandboxes)]
+    if config.judge is not None:
+        graders.append(JudgeGrader(config.judge, OpenAIModel(config.judge.model), store))
     try:
         yield Lab(
             store=store,

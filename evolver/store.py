@@ -27,6 +27,7 @@ from typing import TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
 
+from evolver.audit import Calibration, Judgement, Opening
 from evolver.config import RunConfig, changed_fields, parse_config
 from evolver.errors import UsageError
 from evolver.records import (
@@ -46,13 +47,16 @@ from evolver.records import (
 R = TypeVar("R", bound=Record)
 
 LOGS: dict[type[Record], str] = {
+    Calibration: "calibrations",
     Candidate: "candidates",
     Decision: "decisions",
     Distillation: "distillations",
     Ending: "endings",
     Evaluation: "evaluations",
     Gap: "gaps",
+    Judgement: "judgements",
     LedgerEntry: "ledger",
+    Opening: "openings",
     Rollout: "rollouts",
     Scorecard: "scorecards",
 }

@@ -1,0 +1,199 @@
+"""Grades `judge` criteria: a model reads the frozen state, the trajectory and the last screenshot, and picks choices.
+
+Any OpenAI-compatible model, another one than the teacher. A reply that can't be read, or none, leaves the criteria
+unscored; it is never taken for the lowest choice. Every call is charged to the run's one ledger under role `judge`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from devset.task import Criterion, Task
+from evolver.budget import Budget
+from evolver.calls import split_reasoning
+from evolver.config import JudgeConfig
+from evolver.errors import Blamed
+from evolver.graders.evidence import BOUNDS, changes_text, cut, last_image, trajectory_text
+from evolver.protocols import Model, Request
+from evolver.records import Completion, Image, LedgerEntry, Message, Rollout, Score, Text
+from evolver.store import Store
+from harnesses.harness import Sampling
+
+VERSION = 1  # of the request's layout below; its words are in judge.md
+ASKS = 2  # a reply that can't be read is asked for once more
+WHY_CHARS = 500
+PROMPT = Path(__file__).with_name("judge.md")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    choice: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The messages of a request, with the PNG bytes of the frames that they name."""
+
+    messages: tuple[Message, ...]
+    frames: Mapping[str, bytes]
+
+
+class BadReply(ValueError):
+    """A reply that is not exactly what was asked for; the message says why."""
+
+
+def signature_of(config: JudgeConfig) -> str:
+    """What a judge is called in scores and calibrations: model, layout version, and the sha256 (12 digits) of the
+    prompt and of every setting that shapes its request. Another signature is another judge."""
+    shape: list[JsonValue] = [PROMPT.read_text(encoding="utf-8"), list(BOUNDS), ASKS]
+    shape += [config.sees_screen, config.temperature, config.max_tokens]
+    digest = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:12]
+    return f"judge:{config.model.model}:v{VERSION}-{digest}"
+
+
+class JudgeGrader:
+    """`model` answers as `config` says; screenshots come from `store`, whose ledger its calls are charged to."""
+
+    name = "judge"
+
+    def __init__(self, config: JudgeConfig, model: Model, store: Store) -> None:
+        self.signature = signature_of(config)
+        self.model_id = model.id
+        self._config = config
+        self._model = model
+        self._store = store
+        self._budget = Budget(store, store.config.caps)
+        self._prompt = PROMPT.read_text(encoding="utf-8")
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        """One score per criterion, in order, all from one reply; value None and the reason where there is no answer.
+
+        Raises `BudgetSpent` when a cap is reached before a call, and whatever a refused request raises.
+        """
+        try:
+            verdicts = await self._asked(criteria, rollout, self._shown(criteria, task, rollout, state))
+        except (Blamed, BadReply) as error:
+            kind = error.kind if isinstance(error, Blamed) else "reply"
+            return [self._score(c, None, f"unscored, {kind}: {error}") for c in criteria]
+        return [self._score(c, _value(c, verdicts[c.id].choice), _said(verdicts[c.id])) for c in criteria]
+
+    async def aclose(self) -> None:
+        return None
+
+    async def _asked(self, criteria: Sequence[Criterion], rollout: Rollout, shown: Shown) -> dict[str, Verdict]:
+        sampling = Sampling(temperature=self._config.temperature, max_tokens=self._config.max_tokens)
+        last = BadReply("never asked")
+        for ask in range(ASKS):
+            self._budget.check("judge")
+            request = Request(messages=shown.messages, tools=(), sampling=sampling, seed=ask, frames=shown.frames)
+            completion = await self._model.complete(request)
+            self._charge(completion, rollout)
+            await self._store.settled()
+            try:
+                return verdicts_in(completion, criteria)
+            except BadReply as error:
+                last = error
+        raise last
+
+    def _charge(self, completion: Completion, rollout: Rollout) -> None:
+        usage = completion.usage
+        self._budget.charge(
+            LedgerEntry(
+                id=f"led-judge-{uuid.uuid4().hex}",
+                role="judge",
+                model_id=self.model_id,
+                calls=1,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cost_usd=self._budget.price(self.model_id, usage.input_tokens, usage.output_tokens),
+                rollout_id=rollout.id,
+                at=time.time(),
+            )
+        )
+
+    def _shown(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> Shown:
+        image = last_image(rollout) if self._config.sees_screen else None
+        seen = "It is attached." if image else "There is none."
+        evidence = "\n\n".join(
+            (
+                f"## What changed in the home folder\n\n{changes_text(task, state)}",
+                f"## What the agent did\n\n{trajectory_text(rollout)}",
+                f"## The last picture of the screen\n\n{seen}",
+            )
+        )
+        mark = f"evidence-{hashlib.sha256(evidence.encode()).hexdigest()[:12]}"  # nobody can write it into the evidence
+        asked = (
+            f"# Instruction to the agent\n\n{task.instruction}\n\n# Criteria\n\n"
+            f"{chr(10).join(map(_question, criteria))}\n\n<{mark}>\n{evidence}\n</{mark}>"
+        )
+        parts: tuple[Text | Image, ...] = (Text(text=asked), image) if image else (Text(text=asked),)
+        frames = {} if image is None else {image.frame_id: self._store.blob(image.frame_id)}
+        system = Message(role="system", parts=(Text(text=self._prompt),))
+        return Shown((system, Message(role="user", parts=parts)), frames)
+
+    def _score(self, criterion: Criterion, value: float | None, explanation: str) -> Score:
+        return Score(
+            criterion=criterion.id,
+            weight=criterion.weight,
+            required=criterion.required,
+            value=value,
+            explanation=cut(explanation, WHY_CHARS),
+            grader=self.signature,
+        )
+
+
+def verdicts_in(completion: Completion, criteria: Sequence[Criterion]) -> dict[str, Verdict]:
+    """Criterion → verdict. Raises BadReply unless the reply is one JSON object (in a code fence or not) that names
+    exactly these criteria, each with one of its own choices and a reason."""
+    if completion.invalid is not None:
+        raise BadReply(completion.invalid)
+    text = split_reasoning(completion.text)[1].strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        text = text.partition("\n")[2][:-3]
+    try:
+        said = json.loads(text, object_pairs_hook=_once)
+    except ValueError as error:
+        raise BadReply(f"expected one JSON object ({error}), got {text[:200]!r}") from error
+    if not isinstance(said, dict) or set(said) != {c.id for c in criteria}:
+        named = sorted(said) if isinstance(said, dict) else type(said).__name__
+        raise BadReply(f"expected the criteria {sorted(c.id for c in criteria)}, got {named}")
+    return {criterion.id: _verdict(criterion, said[criterion.id]) for criterion in criteria}
+
+
+def _verdict(criterion: Criterion, said: JsonValue) -> Verdict:
+    labels = [choice.label for choice in criterion.choices]
+    if not isinstance(said, dict) or set(said) != {"why", "choice"}:
+        raise BadReply(f"{criterion.id}: expected why and choice, got {str(said)[:200]!r}")
+    choice, why = said["choice"], said["why"]
+    if choice not in labels or not isinstance(choice, str) or not isinstance(why, str):
+        raise BadReply(f"{criterion.id}: expected one of {labels} and a sentence, got {str(said)[:200]!r}")
+    return Verdict(choice, why)
+
+
+def _once(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    """An object in which no name comes twice: of two answers neither counts."""
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a name comes twice")
+    return dict(pairs)
+
+
+def _question(criterion: Criterion) -> str:
+    choices = [f"  - {choice.label}: {choice.description}" for choice in criterion.choices]
+    return "\n".join([f"{criterion.id}: {criterion.description} Choices, from worst to best:", *choices])
+
+
+def _value(criterion: Criterion, label: str) -> float:
+    return next(choice.value for choice in criterion.choices if choice.label == label)
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.choice}: {verdict.why}"
