@@ -170,19 +170,23 @@ class Lab:
                 ttl_s=self.config.sandbox.ttl_s,
                 keys=self._keys,
             )
-            try:
-                rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
-            except Interrupted as stop:
-                self.record(stop.rollout)
-                self._charge(stop.rollout, role)
-                raise
-            await self._keep(rollout)
-            self._charge(rollout, role)
+            rollout, card = await self.play(job, role)
             earlier.append(rollout)
-            card = await self._grade(rollout, task, state)
             if rollout.error is not None and rollout.error.kind == "refused":
                 break  # the same request would be refused, and paid for, again
         return card
+
+    async def play(self, job: Job, role: Role) -> tuple[Rollout, Scorecard]:
+        """Runs one attempt, keeps its record, charges it to `role` and grades what it left."""
+        try:
+            rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
+        except Interrupted as stop:
+            self.record(stop.rollout)
+            self._charge(stop.rollout, role)
+            raise
+        await self._keep(rollout)
+        self._charge(rollout, role)
+        return rollout, await self._grade(rollout, job.task, state)
 
     def _state(self, rollout: Rollout) -> bytes | None:
         return None if rollout.state_sha256 is None else self.store.blob(rollout.state_sha256)

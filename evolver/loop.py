@@ -16,7 +16,15 @@ from evolver.authors.make import make_authors
 from evolver.errors import BudgetSpent, NotReady
 from evolver.lab import Lab
 from evolver.protocols import Author, Evidence
-from evolver.race import Grounds, dev_success, judge, population_of, record_evaluation, start_lineage
+from evolver.race import (
+    Grounds,
+    dev_success,
+    judge,
+    population_of,
+    record_evaluation,
+    require_fit_judge,
+    start_lineage,
+)
 from evolver.records import Candidate
 from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
 
@@ -42,6 +50,7 @@ async def run(lab: Lab, *, tasks: Tasks = load_split, distil: Distil = distil_in
     """Runs or resumes the experiment of `lab`. Raises UsageError for wrong input, before anything is spent on it."""
     limits = lab.config.tasks
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
+    require_fit_judge(lab, [*grounds.dev, *grounds.select])
     authors = make_authors(lab.store, lab.library)
     pairs = [(enter(lab.library, a), enter(lab.library, b)) for a, b in lab.config.gap.pairs]
     try:

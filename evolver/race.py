@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from devset.task import Task
+from evolver.audit import Calibration
 from evolver.authors.human import enter
-from evolver.decide import Arms, Case, decide, race_look, rejected_early
+from evolver.decide import Arms, Case, against_root, decide, race_look, rejected_early, steps
 from evolver.errors import NotReady, UsageError
+from evolver.graders.judge import signature_of
+from evolver.judging import decided_by_judge, judge_fault, judges_of
 from evolver.lab import Attempt, Lab
 from evolver.population import Population, cards_of, final_cards, mean_success
 from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, Rollout, Scorecard
@@ -33,13 +37,15 @@ def population_of(lab: Lab) -> Population:
     return Population(lab.store.all(Candidate), lab.store.all(Decision))
 
 
-def interleaved(arms: Sequence[str], tasks: Sequence[Task], purpose: Purpose, numbers: range) -> list[Attempt]:
-    """All arms side by side, task by task, and the one that goes first alternates: drift can't favour one of them."""
+def interleaved(arms: Mapping[str, range], tasks: Sequence[Task], purpose: Purpose) -> list[Attempt]:
+    """Each arm's attempt numbers, side by side, task by task; which arm goes first alternates: drift favours neither."""
+    rounds = [dict(zip(arms, numbers, strict=True)) for numbers in zip_longest(*arms.values())]
     return [
         Attempt(harness_id, task, purpose, number)
-        for number in numbers
+        for turn, numbers in enumerate(rounds)
         for position, task in enumerate(tasks)
-        for harness_id in (arms if (position + number) % 2 == 0 else tuple(reversed(arms)))
+        for harness_id in (tuple(arms) if (position + turn) % 2 == 0 else tuple(reversed(arms)))
+        if (number := numbers[harness_id]) is not None
     ]
 
 
@@ -108,40 +114,46 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     fault = await unbuildable(lab, challenger) or await smoke(lab, challenger, grounds.dev)
     if fault is not None:
         return rejected_early(candidate, incumbent, fault, time.time())
-    settled, looks = population.settled_attempts(incumbent), []
-    for index, attempts in enumerate(rules.attempts):
-        wanted = interleaved((challenger, incumbent), grounds.dev, "race", range(attempts))
+    plan, looks, before = steps(rules, population.settled_attempts(incumbent)), [], 0
+    for index, step in enumerate(plan):
+        fresh = {challenger: range(before, step.attempts), incumbent: _unplayed(lab, incumbent, step.pool)}
         started = time.time()
-        await lab.score(wanted, label=f"race {candidate.name}, look {index + 1} of {len(rules.attempts)}")
+        await lab.score(
+            interleaved(fresh, grounds.dev, "race"), label=f"race {candidate.name}, look {index + 1} of {len(plan)}"
+        )
         _trip([r for r in _rollouts(lab, incumbent) if r.started_at >= started])
         dev = Arms(
-            _below(dev_cards(lab, challenger), attempts),
-            _below(dev_cards(lab, incumbent), max(attempts, settled)),
+            _below(dev_cards(lab, challenger), step.attempts),
+            _below(dev_cards(lab, incumbent), step.pool),
             len(grounds.dev),
         )
-        look, found = race_look(dev, index, rules, seed)
+        look, found = race_look(dev, plan, index, rules, seed)
         looks.append(look)
+        before = step.attempts
         if look.verdict != "continue":
             break
     confirmation = None
+    played = population.confirmations()
     if looks[-1].verdict == "pass":
-        confirmation = await _confirm(lab, candidate, incumbent, grounds.select)
+        confirmation = await _fresh(lab, (challenger, incumbent), grounds.select, played)
     best = max((mean_success(dev_cards(lab, past)) for past in population.lineage), default=0.0)
-    case = Case(candidate, incumbent, tuple(looks), found, dev, confirmation, best)
-    return decide(case, rules, seed, time.time())
+    case = Case(candidate, incumbent, tuple(looks), found, dev, confirmation, best, population.alpha_spent)
+    decision = decide(case, rules, seed, time.time())
+    promotions = len(population.promotions) + 1
+    if decision.verdict == "promote" and promotions > 1 and promotions % rules.root_every == 0:
+        arms = await _fresh(lab, (challenger, population.lineage[0]), grounds.select, played + 1)
+        decision = against_root(decision, arms, rules, seed)
+    return decision
 
 
-async def _confirm(lab: Lab, candidate: Candidate, incumbent: str, tasks: Sequence[Task]) -> Arms:
-    """Fresh attempts of both arms: their numbers were never used before, not even by the incumbent."""
+async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], played: int) -> Arms:
+    """Attempts of both arms whose numbers were never used before, not even by the incumbent; candidate first."""
     count = lab.config.race.confirm_attempts
-    start = population_of(lab).confirmations() * count
-    wanted = interleaved((candidate.harness_id, incumbent), tasks, "confirm", range(start, start + count))
-    cards = await lab.score(wanted, label=f"confirm {candidate.name} on select")
-    return Arms(
-        [card for card in cards if card.key.harness_id == candidate.harness_id],
-        [card for card in cards if card.key.harness_id == incumbent],
-        len(tasks),
-    )
+    numbers = range(played * count, (played + 1) * count)
+    wanted = interleaved(dict.fromkeys(pair, numbers), tasks, "confirm")
+    cards = await lab.score(wanted, label=f"fresh attempts of {pair[0][:12]} and {pair[1][:12]} on select")
+    ours, theirs = ([card for card in cards if card.key.harness_id == harness_id] for harness_id in pair)
+    return Arms(ours, theirs, len(tasks))
 
 
 def _trip(fresh: Sequence[Rollout]) -> None:
