@@ -73,6 +73,7 @@ def read_image(path: Path, offered: frozenset[str], refusals: Refusals) -> Image
                 refusals.add("its image is built in several stages")
             elif not BASES.match(base):
                 refusals.add(f"needs the image {base}")
+            image.workdir = "/app" if "/t-bench/" in base else "/"
         elif word == "ARG":
             name, _, value = rest.partition("=")
             arguments[name.strip()] = value.strip().strip("\"'")

@@ -44,7 +44,9 @@ PLACE = "/tmp/harbor"
 MOVED = {"/tests": f"{PLACE}/tests", "/logs": f"{PLACE}/logs", "/solution": f"{PLACE}/solution"}
 CHECK = "from devset.checks.harbor import main\n\nmain()\n"
 AGENT_S = 1_500.0  # a sandbox lives half an hour
-SYSTEM_STATE = re.compile(r"\bsystemctl\b|(?<![\w.$}/~-])/(etc|var|usr/local|usr/bin)/[\w.-]+")
+SYSTEM_STATE = re.compile(
+    r"\bsystemctl\b|(?<![\w.$}/~-])/(etc|var|usr/local|usr/bin)/(?!env\b|bash\b|python3?\b)[\w.-]+"
+)
 CATEGORIES: dict[str, Category] = {
     "system-administration": "os",
     "file-operations": "os",
@@ -251,9 +253,9 @@ def _tests(reading: _Reading, image: Image) -> tuple[dict[str, bytes], tuple[str
         extra = {p for p in extra if "==" in p or p not in named}
     tests["test.sh"] = script.encode()
     for name, data in tests.items():
-        state = SYSTEM_STATE.search(data.decode(errors="replace"))
-        if state and name.endswith((".sh", ".py")) and not state[0].startswith("/usr/bin/env"):
-            reading.refusals.add(f"its tests look at what is not frozen: {state[0]} in tests/{name}")
+        found = SYSTEM_STATE.search(data.decode(errors="replace")) if name.endswith((".sh", ".py")) else None
+        if found:
+            reading.refusals.add(f"its tests look at what is not frozen: {found[0]} in tests/{name}")
     config = {
         "home": HOME,
         "harbor": PLACE,

@@ -13,23 +13,25 @@ CTRF = "pytest-json-ctrf==0.3.5"
 SPEC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
 PIP = re.compile(r"(?:uv\s+add|(?:uv\s+)?(?:python3?\s+-m\s+)?pip3?\s+install)\s+(.*)")
 IDLE = re.compile(r"(source|\.)\s+\S*(/\.local/bin/env|/?\.cargo/env|bin/activate)\b|uv\s+(venv|init)\b|set\s+-")
-INSTALLER = re.compile(r"(curl|wget)\s[^|]*astral\.sh/uv[^|]*\|\s*(env\s+\S+\s+)?(ba)?sh\b")
+INSTALLER = re.compile(r"\(?(set [^;]*;\s*)?(curl|wget)\s[^|]*astral\.sh/uv[^|]*\|\s*(env\s+\S+\s+)?(ba)?sh\b")
 UVX = re.compile(r"\b(uvx|uv\s+tool\s+run|uv\s+run)\s+")
 WITH_VALUE = ("-w", "--with", "-p", "--python", "--with-requirements", "--from", "--index-url", "--project")
 
 
 def offline(script: str, offered: frozenset[str], refusals: Refusals) -> tuple[str, tuple[str, ...]]:
     """(the script without its installers, the pip packages that its check needs); what still needs a network is
-    refused. Line ends stay, so that here-documents do."""
+    refused."""
     packages: list[str] = []
     kept = []
     for line in re.sub(r"\\[ \t]*\n\s*", " ", script).split("\n"):
         code = line.strip()
         if code.startswith("#") or not code or not _installs(code, offered, packages, refusals):
             kept.append(_with_pytest(line, packages, refusals))
+        else:
+            kept.append(":")  # what stands between `then` and `fi` must stay a command
     text = "\n".join(kept)
     for line in kept:
-        code = line.split(" #")[0].strip()
+        code = re.sub(r"\b(command\s+-v|which|type)\s+\w+", "", line.split(" #")[0]).strip()
         if (
             NETWORK.search(code)
             and not code.startswith("#")

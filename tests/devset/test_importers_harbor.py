@@ -75,7 +75,10 @@ def test_a_task_is_taken_in(tmp_path: Path) -> None:
     assert "chmod +x /home/user/app/run.sh" in task.setup and "mkdir -p /home/user/app/out" in task.setup
     assert task.limits.agent_timeout_s == 1500 and "1500 s instead of 9000" in task.source
     assert "licence: MIT" in task.source and "origin: Harbor task right" in task.source
-    assert task.check_pip == ("pytest==8.4.1",) and b"/tmp/harbor/logs/verifier/reward.txt" in task.gt_files["tests/test.sh"]
+    assert (
+        task.check_pip == ("pytest==8.4.1",)
+        and b"/tmp/harbor/logs/verifier/reward.txt" in task.gt_files["tests/test.sh"]
+    )
     assert task.oracle.terminal is not None and "solve.sh" in task.oracle.terminal[0].command
 
 
@@ -154,6 +157,7 @@ def test_g13_a_test_script_loses_its_installers_and_keeps_the_rest() -> None:
     refusals = Refusals()
     script, packages = offline(TEST, OFFERED, refusals)
     assert refusals.reasons == []
+    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
     assert packages == ("pytest-json-ctrf==0.3.5", "pytest==8.4.1", "requests==2.32.3")
     assert "if python3 -m pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA; then" in script
     assert not any(word in script for word in ("curl", "apt-get", "uvx", "astral", "source"))
@@ -167,8 +171,10 @@ def test_g13_a_test_script_loses_its_installers_and_keeps_the_rest() -> None:
         ("uvx --with=numpy==2.2.0 --with pytest==8.4.1 pytest t.py", "python3 -m pytest t.py",
          ("numpy==2.2.0", "pytest==8.4.1")),
         ("pytest t.py || exit 1", "python3 -m pytest t.py || exit 1", ("pytest==8.4.1",)),
-        ("uv init && uv add pytest==8.4.1 'numpy>=2'", "", ("numpy", "pytest==8.4.1")),
-        ("pip install --quiet pandas==2.2.3", "", ("pandas==2.2.3",)),
+        ("uv init && uv add pytest==8.4.1 'numpy>=2'", ":", ("numpy", "pytest==8.4.1")),
+        ("pip install --quiet pandas==2.2.3", ":", ("pandas==2.2.3",)),
+        ("if ! command -v uv; then\n  (set -o pipefail; curl -f https://astral.sh/uv/1/install.sh | sh) || exit $?\nfi",
+         "if ! command -v uv; then\n:\nfi", ()),
         ("python3 /tests/check.py", "python3 /tests/check.py", ()),
         ("set -e", "set -e", ()),
         ("# curl https://x.org", "# curl https://x.org", ()),
@@ -238,6 +244,16 @@ def test_what_a_dockerfile_copies_and_runs(tmp_path: Path) -> None:
         "/work/sub/all/a.txt", "/work/sub/all/b.txt", "/work/sub/all/d/c.txt",
     }  # fmt: skip
     assert image.commands == ["cd /work/sub && echo 'a && b; c' > /work/e"]
+
+
+def test_an_image_of_terminal_bench_starts_in_app(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("x")
+    base = "ghcr.io/laude-institute/t-bench/ubuntu-24-04:20250624"
+    (tmp_path / "Dockerfile").write_text(f"FROM {base}\nCOPY run.sh .\nRUN chmod +x run.sh\n")
+    refusals = Refusals()
+    image = read_image(tmp_path / "Dockerfile", OFFERED, refusals)
+    assert refusals.reasons == [] and set(image.files) == {"/app/run.sh"}
+    assert image.commands == ["cd /app && chmod +x run.sh"]
 
 
 def test_paths_move_and_nothing_that_only_looks_like_one() -> None:

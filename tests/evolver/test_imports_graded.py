@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from devset.importers import harbor, osworld
+from devset.importers.offer import made
 from devset.task import Task
 from evolver.admission import Admission, Bench, admit
 from evolver.executors.local import LocalExecutor
@@ -106,7 +107,7 @@ async def test_g19_osworld_metrics_as_published_and_an_infeasible_task(tmp_path:
     assert table_task and never
     solved = {**table_task.exec_files, "Desktop/book.xlsx": (tmp_path / "book_gold.xlsx").read_bytes()}
     free = table_task.model_copy(update={"id": "free", "exec_files": solved})
-    verdicts = {v.task_id: v for v in await admitted(osworld.made(table_task), never, osworld.made(free))}
+    verdicts = {v.task_id: v for v in await admitted(made(table_task), never, made(free))}
     assert verdicts["osworld-table"].admitted and verdicts["osworld-table"].reasons == ()
     assert verdicts["osworld-never"].admitted and verdicts["osworld-never"].controls.fail  # type: ignore[union-attr]
     assert verdicts["free"].reasons == ("the untouched state succeeds",)
