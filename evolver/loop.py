@@ -13,6 +13,7 @@ from devset.splits import load_split
 from devset.task import Split, Task
 from evolver.authors.human import enter
 from evolver.authors.make import make_authors
+from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
 from evolver.lab import Lab
 from evolver.protocols import Author, Evidence
@@ -22,7 +23,6 @@ from evolver.race import (
     judge,
     population_of,
     record_evaluation,
-    require_fit_judge,
     start_lineage,
 )
 from evolver.records import Candidate
