@@ -9,12 +9,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from devset.task import Task
-from evolver.audit import Calibration
 from evolver.authors.human import enter
+from evolver.calibrate import require_fit
 from evolver.decide import Arms, Case, against_root, decide, race_look, rejected_early, steps
 from evolver.errors import NotReady, UsageError
-from evolver.graders.judge import signature_of
-from evolver.judging import decided_by_judge, judge_fault, judges_of
+from evolver.judging import judges_of
 from evolver.lab import Attempt, Lab
 from evolver.population import Population, cards_of, final_cards, mean_success
 from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, Rollout, Scorecard
@@ -139,6 +138,9 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     best = max((mean_success(dev_cards(lab, past)) for past in population.lineage), default=0.0)
     case = Case(candidate, incumbent, tuple(looks), found, dev, confirmation, best, population.alpha_spent)
     decision = decide(case, rules, seed, time.time())
+    if decision.verdict == "promote" and confirmation is not None:
+        for one in judges_of([*dev.candidate, *dev.incumbent, *confirmation.candidate, *confirmation.incumbent]):
+            require_fit(lab, one, f"the promotion of {candidate.name!r} rests on a judge")
     promotions = len(population.promotions) + 1
     if decision.verdict == "promote" and promotions > 1 and promotions % rules.root_every == 0:
         arms = await _fresh(lab, (challenger, population.lineage[0]), grounds.select, played + 1)
