@@ -104,24 +104,31 @@ class TaskLimitsConfig(Section):
 class RaceConfig(Section):
     """The race on `dev` (looks after so many attempts a task) and the fresh confirmation on `select`.
 
-    `alpha` is the one-sided error of a confirmation, and so of a promotion; the looks of the race, which only screen,
-    spend `screen_alpha` between them. A candidate is futile when the upper `futility_level` bound of its lead lies
-    below `min_effect` (success, 0..1: the smallest lead worth a promotion) and it can't be cheaper either. "Not worse
-    and cheaper" = success above the incumbent's minus `margin`, at least `min_saving` of the tokens saved (40 tasks
-    that all turn out alike bound a loss at 6.3 pp, 16 at 14 pp: with few tasks this way stays shut).
-    A root that solves more than `saturation` of `dev` is refused; a lineage stops at `target` success (absent: never).
+    The incumbent plays along in each race until its pool, which all its challengers share, holds `pool` attempts a
+    task. `alpha` is the one-sided error of a confirmation; the looks of the race, which only screen, err with
+    `screen_alpha` between them; `lineage_alpha` bounds the chance that the lineage ever promotes a neutral edit. A
+    candidate is futile when the upper `futility_level` bound of its lead lies below `min_effect` (success, 0..1: the
+    smallest lead worth looking for) and it can't be cheaper either. "Not worse and cheaper" = success above the
+    incumbent's minus `margin`, at least `min_saving` of the tokens saved (40 tasks that all turn out alike bound a loss
+    at 6.3 pp, 16 at 14 pp: with few tasks this way stays shut). Every `root_every` promotions the newest is compared
+    with the root. A root that solves more than `saturation` of `dev` is refused; a lineage stops at `target` success,
+    or after `patience` candidates in a row without a promotion (absent: never).
     """
 
     attempts: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 4)
-    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.2
-    futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.8
+    pool: Positive = 12
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
+    screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    lineage_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
+    futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
     min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.05
     margin: Annotated[float, Field(ge=0, lt=1)] = 0.08
     min_saving: Annotated[float, Field(gt=0, lt=1)] = 0.1
     confirm_attempts: Positive = 4
+    root_every: Positive = 3
     saturation: Annotated[float, Field(gt=0, le=1)] = 0.98
     target: Annotated[float, Field(gt=0, le=1)] | None = None
+    patience: Positive | None = None
 
     @field_validator("attempts")
     @classmethod

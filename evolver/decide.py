@@ -3,7 +3,8 @@
 Everything here is a pure function of scorecards, rules and a seed. Arms are compared task by task: the candidate's
 attempts count where the incumbent has the same (task, task version, attempt, seed) scored, and are set against the
 mean of all the incumbent's attempts on that task. The race only screens; what promotes is the test on fresh attempts
-of both arms, on tasks that no author has seen.
+of both arms, on tasks that no author has seen. A neutral edit has to be lucky in both, independently, so the chance of
+its promotion is the product of the two levels: that is what a decision charges to its lineage.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Literal
 
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
-from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, sign_flip_p
+from evolver.intervals import DIFFERENCE, Tail, bound, look_levels, mean_interval, nothing, pooled_p
 from evolver.population import final_cards, mean_success, require_one_version
 from evolver.records import Candidate, Decision, Interval, Look, Scorecard
 
@@ -66,17 +67,18 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     """Raises UsageError when the arms were scored on different versions of a task, or by different models."""
     candidate, incumbent = final_cards(arms.candidate), final_cards(arms.incumbent)
     _require_same_tasks(candidate, incumbent)
-    theirs = {card.key.pair for card in incumbent if card.success is not None}
-    paired = [card for card in candidate if card.success is not None and card.key.pair in theirs]
+    known = {card.key.pair for card in incumbent if card.success is not None}
+    paired = [card for card in candidate if card.success is not None and card.key.pair in known]
     a, b = _by_task(paired), _by_task([card for card in incumbent if card.success is not None])
     tasks = sorted(a)
-    lead = [_success(a[task]) - _success(b[task]) for task in tasks]
+    tallies = [(_tally(a[task]), _tally(b[task])) for task in tasks]
+    lead = [ours[0] / ours[1] - theirs[0] / theirs[1] for ours, theirs in tallies]
     logs = [ratio for task in tasks if (ratio := _log_tokens(a[task], b[task])) is not None]
     enough = len(logs) >= MIN_BOTH_SOLVE
     return Comparison(
         effect=mean_interval(lead, seed, DIFFERENCE),
         rubric_lead=_rubric_lead(a, b),
-        p_better=sign_flip_p(lead, seed=seed),
+        p_better=pooled_p(tallies),
         lower=bound(lead, Tail("lower", alpha), seed, DIFFERENCE),
         upper=bound(lead, Tail("upper", 1 - rules.futility_level), seed, DIFFERENCE),
         saving=_saving(logs, seed),
@@ -93,7 +95,7 @@ def shown_by(found: Comparison, rules: RaceConfig, alpha: float) -> set[Route]:
     routes: set[Route] = set()
     if not found.covered or found.effect.point is None:
         return routes
-    if found.p_better <= alpha and found.effect.point >= max(rules.min_effect, 1e-12):
+    if found.p_better <= alpha and found.effect.point > 0:
         routes.add("better")
     saved = found.saving.point is not None and found.saving.point >= rules.min_saving
     if saved and (found.saving_lower or 0) > 0 and found.lower is not None and found.lower > -rules.margin:
@@ -108,15 +110,36 @@ def futile(found: Comparison, rules: RaceConfig) -> bool:
     return found.upper < -rules.margin or found.saving_upper is None or found.saving_upper < rules.min_saving
 
 
-def spending(rules: RaceConfig) -> list[float]:
-    """What each look may spend of `screen_alpha`: linear in the attempts made (a union bound, so no look is free)."""
-    steps = [after - before for before, after in pairwise((0, *rules.attempts))]
-    return [rules.screen_alpha * step / rules.attempts[-1] for step in steps]
+@dataclass(frozen=True)
+class Step:
+    """One look of the race: attempts a task that the candidate, and the incumbent's pool, have by then."""
+
+    attempts: int
+    pool: int
 
 
-def race_look(arms: Arms, index: int, rules: RaceConfig, seed: int) -> tuple[Look, Comparison]:
-    """The `index`-th look of the race. `arms` hold the candidate's attempts below `rules.attempts[index]`."""
-    alpha = spending(rules)[index]
+def steps(rules: RaceConfig, settled: int) -> tuple[Step, ...]:
+    """The looks of a race against an incumbent with `settled` attempts a task, who plays along until its pool is full.
+
+    Its attempts are shared by all its challengers, and made beside theirs, so that a drift shows in both arms.
+    """
+    planned: list[Step] = []
+    pool = settled
+    for attempts in rules.attempts:
+        fresh = attempts - (planned[-1].attempts if planned else 0)
+        pool = max(attempts, min(pool + fresh, max(settled, rules.pool)))
+        planned.append(Step(attempts, pool))
+    return tuple(planned)
+
+
+def spending(rules: RaceConfig, plan: Sequence[Step]) -> tuple[float, ...]:
+    """The level of each look; together they err with `screen_alpha`, however the looks are correlated."""
+    return look_levels(tuple(1 / (1 / step.attempts + 1 / step.pool) for step in plan), rules.screen_alpha)
+
+
+def race_look(arms: Arms, plan: Sequence[Step], index: int, rules: RaceConfig, seed: int) -> tuple[Look, Comparison]:
+    """The `index`-th look of the race. `arms` hold the attempts that `plan[index]` names."""
+    alpha = spending(rules, plan)[index]
     found = compare(arms, rules, alpha, seed)
     verdict: Literal["continue", "pass", "futile"] = "continue"
     if shown_by(found, rules, alpha):
@@ -124,7 +147,12 @@ def race_look(arms: Arms, index: int, rules: RaceConfig, seed: int) -> tuple[Loo
     elif found.covered and futile(found, rules):
         verdict = "futile"
     look = Look(
-        attempts=rules.attempts[index], effect=found.effect, p_value=found.p_better, alpha=alpha, verdict=verdict
+        attempts=plan[index].attempts,
+        pool=plan[index].pool,
+        effect=found.effect,
+        p_value=found.p_better,
+        alpha=alpha,
+        verdict=verdict,
     )
     return look, found
 
@@ -136,7 +164,8 @@ def race_look(arms: Arms, index: int, rules: RaceConfig, seed: int) -> tuple[Loo
 class Case:
     """All that a decision rests on: the looks made with the last one's comparison, and the confirmation's cards.
 
-    `best_success` is the highest success on dev that this lineage ever had (0..1).
+    `best_success` is the highest success on dev that this lineage ever had (0..1); `spent` is what its ledger of errors
+    has been charged before.
     """
 
     candidate: Candidate
@@ -146,6 +175,18 @@ class Case:
     dev: Arms
     confirmation: Arms | None
     best_success: float
+    spent: float = 0.0
+
+
+def confirm_level(rules: RaceConfig, spent: float) -> float:
+    """The one-sided error of the next confirmation: `alpha`, as long as the lineage's ledger can pay for it.
+
+    A candidate is charged the chance that a neutral edit in its place is promoted, this level times `screen_alpha`, but
+    never more than half of what is left; so a lineage of any length promotes one with at most `lineage_alpha`. The
+    charge of a promoted candidate passes on to those after it (online fallback, Tian and Ramdas 2021, Stat. Methods
+    Med. Res. 30).
+    """
+    return min(rules.alpha, max(0.0, rules.lineage_alpha - spent) / 2 / rules.screen_alpha)
 
 
 def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
@@ -155,9 +196,10 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
     routes = shown_by(case.race, rules, alpha)
     reasons = [f"race on dev after {case.looks[-1].attempts} attempts: {_words(case.race)}"]
     found = None
+    level = confirm_level(rules, case.spent)
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:
-        share = rules.alpha / max(1, len(routes))  # two ways to be confirmed share the error
+        share = level / max(1, len(routes))  # two ways to be confirmed share the error
         found = compare(case.confirmation, rules, share, seed)
         reasons.append(f"fresh confirmation on select: {_words(found)}")
         confirmed = sorted(routes & shown_by(found, rules, share))
@@ -180,7 +222,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         looks=case.looks,
         confirmation=found.effect if found else None,
         confirmation_p=found.p_better if found else None,
-        alpha_spent=sum(look.alpha for look in case.looks) + (rules.alpha if found else 0.0),
+        alpha_spent=rules.screen_alpha * level,
         flip_rate_aa=flips_aa,
         flip_rate_ab=flips_ab,
         tokens_per_solved=tokens_per_solved(case.dev.candidate),
@@ -188,6 +230,20 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         reasons=tuple(reasons),
         decided_at=at,
     )
+
+
+def against_root(decision: Decision, arms: Arms, rules: RaceConfig, seed: int) -> Decision:
+    """A promotion after fresh attempts of the candidate and of the lineage's root: what all steps so far amount to.
+
+    These attempts decided nothing before, so this effect is the lineage's claim. A candidate that is measurably worse
+    than the root is rejected after all, however well it did against the incumbent.
+    """
+    found = compare(arms, rules, rules.alpha, seed)
+    reasons = (*decision.reasons, f"all promotions so far, against the root: {_words(found)}")
+    if _below_0(found.effect):
+        reasons = (*reasons, "rejected: small losses have added up to a loss against the root")
+        decision = decision.model_copy(update={"verdict": "reject"})
+    return decision.model_copy(update={"cumulative": found.effect, "reasons": reasons})
 
 
 def rejected_early(candidate: Candidate, incumbent_harness: str, reason: str, at: float) -> Decision:
@@ -309,8 +365,8 @@ def _rubric_lead(candidate: dict[str, list[Scorecard]], incumbent: dict[str, lis
     return sum(leads) / len(leads) if leads else None
 
 
-def _success(cards: Sequence[Scorecard]) -> float:
-    return sum(card.success is True for card in cards) / len(cards)
+def _tally(cards: Sequence[Scorecard]) -> tuple[int, int]:
+    return sum(card.success is True for card in cards), len(cards)
 
 
 def _log_tokens(candidate: Sequence[Scorecard], incumbent: Sequence[Scorecard]) -> float | None:

@@ -66,7 +66,7 @@ class Population:
         A race pools these and no later ones, so that a race cut off half-way is repeated to the same verdict.
         """
         looks = [
-            look.attempts
+            look.attempts if harness_id == decision.candidate_harness else max(look.attempts, look.pool)
             for decision in self.decisions
             if harness_id in (decision.candidate_harness, decision.incumbent_harness)
             for look in decision.looks
@@ -74,8 +74,13 @@ class Population:
         return max(looks, default=1)
 
     def confirmations(self) -> int:
-        """How many confirmations were made: each takes fresh attempt numbers on `select`."""
-        return sum(decision.confirmation is not None for decision in self.decisions)
+        """How often `select` was played, to confirm or against the root: each time takes fresh attempt numbers."""
+        return sum((d.confirmation is not None) + (d.cumulative is not None) for d in self.decisions)
+
+    @property
+    def alpha_spent(self) -> float:
+        """The lineage's ledger of errors; what a promoted candidate was charged passes on to those after it."""
+        return sum(decision.alpha_spent for decision in self.decisions if decision.verdict != "promote")
 
 
 def cards_of(cards: Sequence[Scorecard], harness_id: str, purpose: Purpose, model_id: str) -> list[Scorecard]:

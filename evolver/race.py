@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from devset.task import Task
 from evolver.authors.human import enter
 from evolver.calibrate import require_fit
-from evolver.decide import Arms, Case, against_root, decide, race_look, rejected_early, steps
+from evolver.decide import Arms, Case, Step, against_root, decide, race_look, rejected_early, steps
 from evolver.errors import NotReady, UsageError
 from evolver.judging import judges_of
 from evolver.lab import Attempt, Lab
@@ -37,14 +37,14 @@ def population_of(lab: Lab) -> Population:
 
 
 def interleaved(arms: Mapping[str, range], tasks: Sequence[Task], purpose: Purpose) -> list[Attempt]:
-    """Each arm's attempt numbers, side by side, task by task; which arm goes first alternates: drift favours neither."""
-    rounds = [dict(zip(arms, numbers, strict=True)) for numbers in zip_longest(*arms.values())]
+    """Each arm's attempts side by side, task by task, and the arm that goes first alternates: drift favours neither."""
+    rounds = [list(zip(arms, numbers, strict=True)) for numbers in zip_longest(*arms.values())]
     return [
         Attempt(harness_id, task, purpose, number)
-        for turn, numbers in enumerate(rounds)
+        for turn, both in enumerate(rounds)
         for position, task in enumerate(tasks)
-        for harness_id in (tuple(arms) if (position + turn) % 2 == 0 else tuple(reversed(arms)))
-        if (number := numbers[harness_id]) is not None
+        for harness_id, number in (both if (position + turn) % 2 == 0 else reversed(both))
+        if number is not None
     ]
 
 
@@ -113,9 +113,10 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     fault = await unbuildable(lab, challenger) or await smoke(lab, challenger, grounds.dev)
     if fault is not None:
         return rejected_early(candidate, incumbent, fault, time.time())
-    plan, looks, before = steps(rules, population.settled_attempts(incumbent)), [], 0
-    for index, step in enumerate(plan):
-        fresh = {challenger: range(before, step.attempts), incumbent: _unplayed(lab, incumbent, step.pool)}
+    settled, looks = population.settled_attempts(incumbent), []
+    plan = steps(rules, settled)
+    for index, (before, step) in enumerate(pairwise((Step(0, settled), *plan))):
+        fresh = {challenger: range(before.attempts, step.attempts), incumbent: range(before.pool, step.pool)}
         started = time.time()
         await lab.score(
             interleaved(fresh, grounds.dev, "race"), label=f"race {candidate.name}, look {index + 1} of {len(plan)}"
@@ -128,7 +129,6 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
         )
         look, found = race_look(dev, plan, index, rules, seed)
         looks.append(look)
-        before = step.attempts
         if look.verdict != "continue":
             break
     confirmation = None

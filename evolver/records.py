@@ -314,9 +314,10 @@ class Candidate(Record):
 
 
 class Look(Record):
-    """One look of the race: the paired effect on `dev` after k attempts a task."""
+    """One look of the race: the effect on `dev` after so many attempts a task of the candidate and of the incumbent."""
 
     attempts: int
+    pool: int = 0
     effect: Interval
     p_value: Unit | None
     alpha: Finite
@@ -324,6 +325,8 @@ class Look(Record):
 
 
 class Decision(Record):
+    """The verdict on a candidate. `alpha_spent` is the chance with which a neutral edit in its place is promoted."""
+
     id: str
     candidate_id: str
     candidate_harness: str
@@ -332,6 +335,7 @@ class Decision(Record):
     looks: tuple[Look, ...]
     confirmation: Interval | None
     confirmation_p: Unit | None
+    cumulative: Interval | None = None
     alpha_spent: Finite
     flip_rate_aa: Finite | None
     flip_rate_ab: Finite | None

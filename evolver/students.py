@@ -74,7 +74,9 @@ async def ensure_students(lab: Lab, harness_ids: Sequence[str], distil: Distil) 
 async def measure_gaps(lab: Lab, pairs: Sequence[tuple[str, str]], tasks: Sequence[Task], distil: Distil) -> None:
     """Teachers on the test split side by side, their students where missing, then one Gap record a pair."""
     for a, b in pairs:
-        await lab.score(interleaved((a, b), tasks, "test", range(1)), label=f"test {a[:12]} and {b[:12]}")
+        await lab.score(
+            interleaved(dict.fromkeys((a, b), range(1)), tasks, "test"), label=f"test {a[:12]} and {b[:12]}"
+        )
         for harness_id in (a, b):
             record_evaluation(lab, harness_id, "test", tasks)
         await ensure_students(lab, (a, b), distil)

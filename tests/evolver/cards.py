@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devset.task import Criterion, Rubric, Split, Task
 from evolver.config import RunConfig
-from evolver.decide import Arms, Case, decide, race_look
+from evolver.decide import Arms, Case, decide, race_look, steps
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
 from evolver.protocols import Request
@@ -112,11 +112,14 @@ def simulated_decision(edit: Edit, config: RunConfig, seed: int, dev: int = 60, 
         better = [min(1.0, max(0.0, chance + edit.lead)) for chance in base]
         return tosses("c", purpose, better, attempts, edit.tokens, rng), tosses("i", purpose, base, attempts, 1.0, rng)
 
-    ours, theirs = arms("race", rules.attempts[-1])
+    plan = steps(rules, rules.attempts[-1])
+    ours, theirs = arms("race", plan[-1].pool)
     looks: list[Look] = []
-    for index, attempts in enumerate(rules.attempts):
-        seen = Arms(*([c for c in arm if c.key.attempt < attempts] for arm in (ours, theirs)), n_tasks=dev)
-        look, found = race_look(seen, index, rules, seed)
+    for index, step in enumerate(plan):
+        seen = Arms(
+            [c for c in ours if c.key.attempt < step.attempts], [c for c in theirs if c.key.attempt < step.pool], dev
+        )
+        look, found = race_look(seen, plan, index, rules, seed)
         looks.append(look)
         if look.verdict != "continue":
             break

@@ -19,6 +19,7 @@ from evolver.decide import (
     rejected_early,
     shown_by,
     spending,
+    steps,
     tokens_per_solved,
 )
 from evolver.errors import UsageError
@@ -39,7 +40,7 @@ def arms(ours: str, theirs: str, attempt: int = 0, tokens: int = 1_000) -> Arms:
 
 
 def verdict(dev: Arms, confirmation: Arms | None = None, rules: RaceConfig = RULES, best: float = 0.0) -> Decision:
-    look, found = race_look(dev, 0, rules, 0)
+    look, found = race_look(dev, steps(rules, 1), 0, rules, 0)
     if look.verdict != "pass":
         confirmation = None
     return decide(Case(a_candidate(), "i", (look,), found, dev, confirmation, best), rules, 0, 0.0)
@@ -101,9 +102,20 @@ def test_arms_of_different_models_refuse_to_be_compared() -> None:
 # --- looks and verdicts -----------------------------------------------------------------------------------------------
 
 
-def test_the_looks_share_the_screening_error_and_spend_no_more() -> None:
-    assert spending(RULES) == pytest.approx([0.05, 0.05, 0.1])
-    assert sum(spending(RaceConfig(attempts=(1, 3), screen_alpha=0.3))) == pytest.approx(0.3)
+def test_the_incumbent_plays_along_until_its_pool_is_full_and_all_challengers_share_it() -> None:
+    def plan(settled: int) -> list[tuple[int, int]]:
+        return [(step.attempts, step.pool) for step in steps(RULES, settled)]
+
+    assert plan(1) == [(1, 2), (2, 3), (4, 5)]
+    assert plan(5) == [(1, 6), (2, 7), (4, 9)]
+    assert plan(11) == [(1, 12), (2, 12), (4, 12)] and plan(14) == [(1, 14), (2, 14), (4, 14)]
+    assert [(s.attempts, s.pool) for s in steps(RaceConfig(pool=1), 1)] == [(1, 1), (2, 2), (4, 4)]
+
+
+def test_a_larger_pool_lets_later_looks_err_less_for_the_same_screening_error() -> None:
+    first, *_ = spending(RULES, steps(RULES, 1))
+    assert 0 < first < RULES.screen_alpha
+    assert spending(RaceConfig(attempts=(3,)), steps(RaceConfig(attempts=(3,)), 1)) == pytest.approx((0.05,))
 
 
 def test_a_clear_gain_passes_at_once_and_needs_its_confirmation() -> None:
@@ -112,14 +124,14 @@ def test_a_clear_gain_passes_at_once_and_needs_its_confirmation() -> None:
     assert decided.verdict == "promote"
     assert decided.looks[0].verdict == "pass" and decided.confirmation is not None
     assert decided.confirmation_p is not None and decided.confirmation_p <= RULES.alpha
-    assert decided.alpha_spent == pytest.approx(0.05 + 0.05)
+    assert decided.alpha_spent == pytest.approx(RULES.screen_alpha * RULES.alpha)
     assert any("solves more: confirmed" in reason for reason in decided.reasons)
 
 
 def test_e22_a_lucky_race_without_confirmation_promotes_nothing() -> None:
     dev = arms("1" * 20 + "0" * 4, "0" * 24)
     assert verdict(dev, arms("01" * 8, "10" * 8)).verdict == "inconclusive"
-    assert verdict(dev, arms("0" * 16, "0" * 16)).verdict == "keep"
+    assert verdict(dev, arms("0" * 40, "0" * 40)).verdict == "keep"
     assert verdict(dev, arms("0" * 16, "1" * 16)).verdict == "reject"
 
 
@@ -130,7 +142,7 @@ def test_a_measurable_loss_is_rejected_with_the_figures() -> None:
 
 
 def test_s53_the_same_harness_against_itself_makes_no_difference() -> None:
-    decided = verdict(arms("110100110101" * 2, "110100110101" * 2))
+    decided = verdict(arms("110100110101" * 3, "110100110101" * 3))
     assert (decided.verdict, decided.looks[0].effect.point, decided.looks[0].p_value) == ("keep", 0.0, 1.0)
 
 
@@ -162,9 +174,9 @@ def test_a_saving_below_the_threshold_or_with_unknown_tokens_is_no_reason() -> N
 
 
 def test_no_gain_at_a_higher_price_is_rejected() -> None:
-    both = arms("1" * 24, "1" * 24)
+    both = arms("1" * 36, "1" * 36)
     dear = [card.model_copy(update={"tokens": 2_000 + t}) for t, card in enumerate(both.candidate)]
-    decided = verdict(Arms(dear, both.incumbent, 24))
+    decided = verdict(Arms(dear, both.incumbent, 36))
     assert decided.verdict == "reject" and "gains nothing" in decided.reasons[-1]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from itertools import product
+from itertools import combinations, product
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 
 from evolver.intervals import (
@@ -13,8 +15,9 @@ from evolver.intervals import (
     Tail,
     alike_interval,
     bound,
+    look_levels,
     mean_interval,
-    sign_flip_p,
+    pooled_p,
     success_interval,
 )
 
@@ -39,18 +42,48 @@ def test_nothing_is_none_and_never_0() -> None:
     assert bound([0.3], Tail("lower", 0.05)) is None
 
 
-def test_the_sign_flip_test_is_exact_on_few_tasks() -> None:
-    differences = [0.5, -0.25, 1.0, 0.75, 0.5]
-    flips = [sum(sign * d for sign, d in zip(signs, differences, strict=True)) for signs in product((1, -1), repeat=5)]
-    exact = sum(flip >= sum(differences) - 1e-12 for flip in flips) / len(flips)
-    assert sign_flip_p([*differences, 0.0, 0.0]) == pytest.approx(exact)
-    assert sign_flip_p([0.0] * 9) == 1.0 and sign_flip_p([1.0]) == 0.5 and sign_flip_p([-1.0]) == 1.0
+def test_the_pooled_test_counts_every_way_to_share_the_solved_attempts() -> None:
+    """Three tasks, counted by hand: two attempts against three, every assignment of outcomes to arms equally likely."""
+    outcomes = [(1, 1, 0, 0, 1), (1, 0, 0, 1, 0), (1, 1, 1, 1, 1)]  # the first two attempts are the first arm's
+    arms = [((sum(task[:2]), 2), (sum(task[2:]), 3)) for task in outcomes]
+    shares = [[sum(task[n] for n in pair) for pair in combinations(range(5), 2)] for task in outcomes]
+    sums = [sum(chosen) for chosen in product(*shares)]
+    seen = sum(sum(task[:2]) for task in outcomes)
+    exact = sum((s > seen) + (s == seen) / 2 for s in sums) / len(sums)
+    assert pooled_p(arms) == pytest.approx(exact)
 
 
-def test_the_sign_flip_test_keeps_its_level() -> None:
-    rng = random.Random(5)
-    hits = sum(sign_flip_p([rng.choice((-1.0, 0.0, 0.0, 1.0)) for _ in range(24)], seed=i) <= 0.05 for i in range(300))
-    assert hits / 300 <= 0.08
+def test_tasks_that_turn_out_alike_say_nothing() -> None:
+    assert pooled_p([]) == pooled_p([((4, 4), (9, 9)), ((0, 4), (0, 9))]) == 1.0
+    assert pooled_p([((4, 4), (9, 9)), ((1, 1), (0, 1))]) == pooled_p([((1, 1), (0, 1))]) == 0.25
+
+
+@pytest.mark.parametrize(("ours", "pool"), [(1, 5), (4, 12), (4, 4)])
+def test_e22_the_pooled_test_keeps_its_level_with_a_larger_pool_on_tasks_of_mixed_difficulty(
+    ours: int, pool: int
+) -> None:
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(600):
+        chance = rng.beta(0.4, 0.33, 60)
+        solved, others = rng.binomial(ours, chance), rng.binomial(pool, chance)
+        hits += pooled_p([((int(a), ours), (int(b), pool)) for a, b in zip(solved, others, strict=True)]) <= 0.05
+    assert 0.02 <= hits / 600 <= 0.075
+
+
+def test_e22_all_looks_together_err_with_the_level_asked_for() -> None:
+    attempts, pool = (1, 2, 4), 12
+    levels = look_levels(tuple(1 / (1 / k + 1 / pool) for k in attempts), 0.05)
+    assert sum(levels) > 0.05 > max(levels)  # no union bound: the looks are correlated
+    rng = np.random.default_rng(6)
+    steps = rng.normal(size=(200_000, 4)).cumsum(axis=1)
+    mean = rng.normal(scale=pool**-0.5, size=200_000)
+    crossed = np.zeros(200_000, dtype=bool)
+    for k, level in zip(attempts, levels, strict=True):
+        z = (steps[:, k - 1] / k - mean) / (1 / k + 1 / pool) ** 0.5
+        crossed |= z >= NormalDist().inv_cdf(1 - level)
+    assert crossed.mean() == pytest.approx(0.05, abs=0.002)
+    assert look_levels((3.0,), 0.05) == pytest.approx((0.05,))
 
 
 def test_a_one_sided_bound_misses_the_truth_about_as_often_as_it_says() -> None:

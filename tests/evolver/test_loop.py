@@ -328,7 +328,7 @@ async def test_e24_a_candidate_whose_machine_can_not_be_built_is_rejected_and_th
 
 
 def test_e23_arms_are_interleaved_and_take_turns_in_going_first() -> None:
-    order = interleaved(("c", "i"), [a_task(0), a_task(1)], "race", range(2))
+    order = interleaved({"c": range(2), "i": range(2)}, [a_task(0), a_task(1)], "race")
     assert [(a.number, a.task.id, a.harness_id) for a in order] == [
         (0, "dev-0", "c"), (0, "dev-0", "i"), (0, "dev-1", "i"), (0, "dev-1", "c"),
         (1, "dev-0", "i"), (1, "dev-0", "c"), (1, "dev-1", "c"), (1, "dev-1", "i"),
