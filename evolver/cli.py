@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from evolver.commands import experiment, harness, rollout, sandbox, show, tasks
+from evolver.commands import experiment, harness, judge, rollout, sandbox, show, tasks
 from evolver.commands.talk import say
 from evolver.errors import BudgetSpent, NotReady, UsageError
 
@@ -77,6 +77,7 @@ app.command()(experiment.report)
 app.command()(show.show)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
+app.add_typer(judge.app, name="judge")
 app.add_typer(harness.app, name="harness")
 app.add_typer(harness.app, name="harnesses", hidden=True)
 app.add_typer(sandbox.app, name="sandbox")

@@ -24,6 +24,11 @@ def ratio(interval: Interval) -> str:
     return _said(interval, "{:.2f}", 1, " x")
 
 
+def number(interval: Interval) -> str:
+    """A bare number with its interval, as in `0.82 [0.71, 0.93]`."""
+    return _said(interval, "{:.2f}", 1, "")
+
+
 def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 

@@ -132,7 +132,7 @@ def gap(
     found = _measured(store, *pair)
     if found is None:
         say("not all of it is measured yet: running what is missing")
-        code = _drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
+        code = drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
         if code:
             raise typer.Exit(code)
         found = _measured(store, *pair)
@@ -198,7 +198,7 @@ def _run(config: RunConfig, out: Path, fresh: bool) -> None:
             f"warning: only {store.free_bytes() / 1e9:.1f} GB free for {out}; a full disk stops the run, losing nothing"
         )
     try:
-        code = _drive(store, _experiment, shlex.join(_command_line()))
+        code = drive(store, _experiment, shlex.join(_command_line()))
     except Exception as error:
         _end(store, "failed", str(error))
         raise
@@ -276,7 +276,7 @@ def _measured(store: Store, a: str, b: str) -> Gap | None:
     return known or found
 
 
-def _drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:
+def drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:
     """Runs `work` in an open lab, as the only process that drives this run, and returns its exit code.
 
     Ctrl-C and SIGTERM stop it cleanly: 130 and 143.

@@ -13,7 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Reply:
-    """One scripted HTTP answer; `body` is sent as it is when it is bytes, else as JSON."""
+    """One scripted HTTP answer; `body` is sent as it is when it is bytes, else as JSON. A function is asked for the
+    answer to the decoded request."""
 
     status: int = 200
     body: object = None
@@ -70,6 +71,8 @@ def serving(*replies: Reply) -> Iterator[Endpoint]:
                 endpoint.running += 1
                 endpoint.most_running = max(endpoint.most_running, endpoint.running)
                 reply = replies[min(len(endpoint.requests), len(replies)) - 1]
+                if callable(reply.body):
+                    reply = reply.body(endpoint.requests[-1])
             time.sleep(reply.delay_s)
             with lock:
                 endpoint.running -= 1
