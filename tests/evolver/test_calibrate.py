@@ -1,0 +1,201 @@
+"""Calibrating a judge end to end: controls on machines in memory, the judge behind a real HTTP endpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from devset.families import families
+from devset.task import Oracle, Split, Task
+from evolver.audit import Calibration, Judgement
+from evolver.authors.human import enter
+from evolver.calibrate import calibrate, controls, mutants_of, require_fit
+from evolver.config import RunConfig
+from evolver.errors import UsageError
+from evolver.executors.local import LocalExecutor
+from evolver.graders.judge import JudgeGrader, signature_of
+from evolver.lab import Attempt, Lab
+from evolver.loop import run
+from evolver.models.demonstrator import Demonstrator
+from evolver.models.openai import OpenAIModel
+from evolver.records import LedgerEntry, Rollout, Scorecard
+from evolver.store import Store
+from evolver.testing import FakeSandboxes, NoopModel
+from harnesses.library import Library
+from harnesses.tree import read_tree, seed_path
+from tests.evolver.cards import split_tasks
+from tests.evolver.endpoint_server import Reply, chat, serving
+from tests.evolver.graded_task import task
+from tests.evolver.judged_task import NEAT, config
+from tests.evolver.test_admission import BOTH, StateGrader, machine
+
+
+class Idle(NoopModel):
+    id = "student-idle"
+
+
+def tasks(n: int = 4) -> list[Task]:
+    return [task(id=f"right-{number}", oracle=BOTH, split="dev") for number in range(n)]
+
+
+def shown(request: dict) -> str:  # type: ignore[type-arg]
+    content = request["messages"][1]["content"]
+    return content if isinstance(content, str) else str(content[0]["text"])
+
+
+def answering(choose: Callable[[str], str]) -> Reply:
+    """A judge that takes one choice for all criteria, by what it is shown."""
+
+    def body(request: dict) -> Reply:  # type: ignore[type-arg]
+        ids = re.findall(r"^(\w+): .* Choices, from worst to best:$", shown(request), re.MULTILINE)
+        choice = choose(shown(request))
+        return chat({"content": json.dumps({i: {"why": "Seen.", "choice": choice} for i in ids})})
+
+    return Reply(body=body)
+
+
+def careful(text: str) -> str:
+    return "met" if "--- a.txt\nright" in text else "not_met"
+
+
+def believing(text: str) -> str:
+    return "not_met" if "made no step" in text else "met"
+
+
+def a_lab(path: Path, url: str, **changes: object) -> tuple[Lab, JudgeGrader]:
+    store = Store.create(path / "run", config(url, **changes))
+    assert store.config.judge is not None
+    judge = JudgeGrader(store.config.judge, OpenAIModel(store.config.judge.model), store)
+    program = StateGrader(lambda state, asked: float(b"right" in state))
+    graders = [program, judge]
+    lab = Lab(store, Library(path / "library"), FakeSandboxes(machine), graders, Demonstrator(), LocalExecutor(2))
+    return lab, judge
+
+
+async def test_s44_known_successes_failures_and_blanks_are_judged_and_the_calibration_is_kept(tmp_path: Path) -> None:
+    with serving(answering(careful)) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        found = await calibrate(lab, judge, tasks(), [])
+    assert {g.name: (g.n, g.checked_rate, g.judged_rate) for g in found.kinds} == {
+        "blank_screen": (4, 0, 0), "empty_home": (4, 0, 0), "noop": (4, 0, 0), "oracle": (8, 1, 1),
+    }  # fmt: skip
+    assert {g.name for g in found.channels} == {"gui", "terminal", "none"}
+    assert (found.accuracy.point, found.kappa.point, found.judge) == (1.0, 1.0, judge.signature)
+    assert lab.store.all(Calibration) == [found]
+    blank = [
+        r for r in endpoint.requests if "made no step" in shown(r) and not isinstance(r["messages"][1]["content"], str)
+    ]
+    assert len(blank) == 4, "the black screens were really sent"
+
+
+async def test_a_judge_that_believes_the_agent_is_found_out(tmp_path: Path) -> None:
+    with serving(answering(believing)) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        found = await calibrate(lab, judge, tasks(), [])
+    assert any("100 % of the known failures passed" in fault for fault in found.faults)
+    with pytest.raises(UsageError, match=r"rests on a judge, and judge:judge-4.*failed its calibration.*calibrate"):
+        require_fit(lab, judge.signature, "the promotion of 'x' rests on a judge")
+
+
+async def test_what_was_judged_is_not_paid_for_again_and_what_was_not_is_asked_again(tmp_path: Path) -> None:
+    choose = {"now": lambda text: "unsure" if "--- a.txt" in text else "not_met"}
+    with serving(answering(lambda text: choose["now"](text))) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        first = await calibrate(lab, judge, tasks(), [])
+        assert any("8 of 20 cases have no readable answer" in fault for fault in first.faults)
+        played, asked = len(lab.store.all(Rollout)), len(endpoint.requests)
+        choose["now"] = careful
+        second = await calibrate(lab, judge, tasks(), [])
+        assert len(endpoint.requests) == asked + 8 and second.kappa.point == 1.0
+        assert await calibrate(lab, judge, tasks(), []) == second and len(endpoint.requests) == asked + 8
+    assert len(lab.store.all(Rollout)) == played == 12
+    entries = lab.store.all(LedgerEntry)
+    assert {e.role for e in entries} == {"judge"}
+    assert sum(e.calls for e in entries if e.model_id == "judge-4") == asked + 8
+    assert len(lab.store.all(Calibration)) == 2 and len(lab.store.all(Judgement)) == 28
+
+
+async def test_solved_and_failed_attempts_of_the_run_are_judged_too(tmp_path: Path) -> None:
+    with serving(answering(careful)) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        harness = enter(lab.library, "beta1")
+        known = [task(id=f"right-{n}", oracle=BOTH, split="train") for n in range(10, 16)]
+        await lab.score([Attempt(harness, one, "train") for one in known])
+        await lab.score([Attempt(harness, one, "train") for one in known[:3]], model=Idle(), role="student")
+        sealed = [task(id="right-20", oracle=BOTH, split="test")]
+        await lab.score([Attempt(harness, one, "test") for one in sealed])
+        found = await calibrate(lab, judge, tasks(), known)
+    counts = {g.name: g.n for g in found.kinds}
+    assert (counts["solved"], counts["failed"]) == (4, 3), "as many of each as there are control tasks, at most"
+    assert {g.name for g in found.families} == {"demonstrator", "student"}
+    assert not any(j.task_id == "right-20" for j in lab.store.all(Judgement)), "a test task calibrates nothing"
+
+
+async def test_controls_are_no_attempts_of_the_experiment(tmp_path: Path) -> None:
+    with serving(answering(careful)) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        await calibrate(lab, judge, tasks(), [])
+    assert {card.key.purpose for card in lab.store.all(Scorecard)} == {"calibrate"}
+
+
+async def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
+    with serving(answering(careful)) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        with pytest.raises(UsageError, match="nothing to calibrate on"):
+            await calibrate(lab, judge, [], [])
+
+
+def test_controls_of_a_family_are_oracles_noop_and_its_mutants() -> None:
+    made = families()["files.rename"].instance(1000)
+    gui, terminal = (read_tree(seed_path(name)) for name in ("alpha", "beta1"))
+    found = controls([made], gui, terminal)
+    kinds = [control.kind for control in found]
+    assert kinds.count("noop") == 1 and kinds.count("mutant") == 2 and kinds.count("oracle") >= 1
+    scripts = [c.oracle.terminal[0].command for c in found if c.kind == "mutant" and c.oracle.terminal]
+    assert scripts == mutants_of(made)[:2] and len({(c.harness.id, c.number) for c in found}) == len(found)
+    assert next(c for c in found if c.kind == "noop").oracle == Oracle(terminal=())
+    assert mutants_of(task()) == []
+
+
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def with_a_judge(split: Split, limit: int | None = None) -> Sequence[Task]:
+    made = split_tasks(split, limit)
+    rubric = made[0].rubric.model_copy(update={"criteria": (*made[0].rubric.criteria, NEAT)})
+    return [one.model_copy(update={"rubric": rubric}) for one in made]
+
+
+async def test_s44_no_run_starts_whose_tasks_an_uncalibrated_judge_decides(tmp_path: Path) -> None:
+    with serving(answering(careful)) as endpoint:
+        lab, _ = a_lab(tmp_path, endpoint.url)
+        with pytest.raises(
+            UsageError,
+            match=r"'dev-0', criterion 'neat' is decided by a judge, and judge:judge-4:.* was "
+            r"never calibrated in this run: run `evolver judge calibrate",
+        ):
+            await run(lab, tasks=with_a_judge)
+    assert not lab.store.all(Rollout) and not endpoint.requests, "nothing was spent"
+
+
+async def test_a_run_without_a_judge_says_what_is_missing(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig())
+    lab = Lab(store, Library(tmp_path / "l"), FakeSandboxes(machine), [], Demonstrator(), LocalExecutor(1))
+    with pytest.raises(UsageError, match=r"the run has no judge: add \[judge\]"):
+        await run(lab, tasks=with_a_judge)
+
+
+async def test_after_a_good_calibration_the_gate_is_open(tmp_path: Path) -> None:
+    with serving(answering(careful)) as endpoint:
+        spec = config(endpoint.url).judge
+        assert spec is not None
+        lab, judge = a_lab(tmp_path, endpoint.url, judge=spec.model_dump(mode="json") | {"min_cases": 4})
+        found = await calibrate(lab, judge, tasks(30), [])
+        assert found.faults == () and found.judge == judge.signature == signature_of(spec)
+        require_fit(lab, judge.signature, "the promotion of 'x' rests on a judge")
+        with pytest.raises(UsageError, match="never calibrated"):
+            require_fit(lab, judge.signature + "0", "the promotion of 'x' rests on a judge")
