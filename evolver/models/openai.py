@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import cycle
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ DEFAULT_URL = "https://api.openai.com/v1"
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = (408, 409, 429)
 CONNECT_S = 10.0
+PER_CLIENT = 16  # connections
 
 
 class OpenAIModel:
@@ -48,12 +50,12 @@ class OpenAIModel:
         self.declared = f"{spec.model} at {self.url}"
         self.image_rule = image_rule_for(spec.model, spec.image_tokens)
         self._spec = spec
-        self._client, self._key = self._connect()
+        self._clients, self._key = self._connect()
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.declared})"
 
-    def _connect(self) -> tuple[AsyncOpenAI, str]:
+    def _connect(self) -> tuple[Iterator[AsyncOpenAI], str]:
         key = os.environ.get(self._spec.api_key_env, "").strip()
         if not key and urlsplit(self.url).hostname not in LOCAL_HOSTS:
             raise UsageError(f"{self.declared} needs a key: set the environment variable {self._spec.api_key_env}")
@@ -61,8 +63,12 @@ class OpenAIModel:
 
         # Retries are ours: the client's own know neither the shared limiter nor the wall clock.
         timeout = Timeout(self._spec.timeout_s, connect=min(self._spec.timeout_s, CONNECT_S))
-        client = AsyncOpenAI(api_key=key or "none", base_url=self.url, timeout=timeout, max_retries=0)
-        return client, key
+        # A client's pool looks at all of its connections for every call, so many of them are spread over several.
+        clients = [
+            AsyncOpenAI(api_key=key or "none", base_url=self.url, timeout=timeout, max_retries=0)
+            for _ in range(-(-self._spec.concurrency // PER_CLIENT))
+        ]
+        return cycle(clients), key
 
     async def complete(self, request: Request) -> Completion:
         """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds (for
@@ -104,7 +110,7 @@ class OpenAIModel:
         from openai import APIConnectionError, APIError, APIStatusError
 
         try:
-            answer = await self._client.post("/chat/completions", content=body, cast_to=object)
+            answer = await next(self._clients).post("/chat/completions", content=body, cast_to=object)
         except APIStatusError as error:
             return self._refused(error)
         except APIConnectionError as error:
@@ -118,7 +124,9 @@ class OpenAIModel:
         return cast("dict[str, JsonValue]", answer)
 
     def _refused(self, error: APIStatusError) -> _Again:
-        status, said = error.status_code, self._safe(error.message)
+        body = error.body if isinstance(error.body, dict) else {}
+        # Servers that have no `error.message` (FastAPI says `detail`) are quoted as they are.
+        status, said = error.status_code, self._safe(str(body.get("message") or error.response.text or error.message))
         spent = error.code == "insufficient_quota"
         if (status in TRANSIENT or status >= 500) and not spent:
             return _Again(f"HTTP {status}: {said}", asked_delay_s(error.response.headers))

@@ -323,6 +323,12 @@ async def test_s39_a_refusal_stops_the_run_at_the_first_call(status: int, said: 
     assert all(part in text for part in ("some-model", endpoint.url, str(status), said, todo)) and "\n" not in text
 
 
+async def test_a_refusal_without_the_usual_shape_is_quoted() -> None:
+    with serving(Reply(status=422, body={"detail": "messages must alternate"})) as endpoint:  # noqa: SIM117
+        with pytest.raises(UsageError, match=r"HTTP 422: .*messages must alternate"):
+            await model(endpoint.url).complete(request())
+
+
 async def test_s39_a_spent_account_is_not_waited_for() -> None:
     spent = Reply(status=429, body={"error": {"message": "no quota", "code": "insufficient_quota"}})
     with serving(spent) as endpoint, pytest.raises(UsageError, match="no quota left"):
