@@ -10,28 +10,32 @@ from pathlib import Path
 import pytest
 
 from devset.families import families
-from devset.task import Oracle, Split, Task
+from devset.task import Criterion, Oracle, Split, Task
 from evolver.audit import Calibration, Judgement
 from evolver.authors.human import enter
 from evolver.calibrate import calibrate, controls, mutants_of, require_fit
-from evolver.config import RunConfig
+from evolver.config import HumanAuthor, RunConfig
 from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.graders.judge import JudgeGrader, signature_of
+from evolver.judging import calibration
 from evolver.lab import Attempt, Lab
 from evolver.loop import run
 from evolver.models.demonstrator import Demonstrator
 from evolver.models.openai import OpenAIModel
-from evolver.records import LedgerEntry, Rollout, Scorecard
+from evolver.records import Decision, LedgerEntry, Rollout, Score, Scorecard
 from evolver.store import Store
 from evolver.testing import FakeSandboxes, NoopModel
 from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path
-from tests.evolver.cards import split_tasks
+from tests.evolver.cards import Coin, ReadsTheReply, coin_lab, split_tasks
 from tests.evolver.endpoint_server import Reply, chat, serving
 from tests.evolver.graded_task import task
 from tests.evolver.judged_task import NEAT, config
 from tests.evolver.test_admission import BOTH, StateGrader, machine
+from tests.evolver.test_judging import RULES, good
+from tests.evolver.test_loop import Students, shell_helps
+from tests.evolver.test_loop import config as experiment
 
 
 class Idle(NoopModel):
@@ -199,3 +203,37 @@ async def test_after_a_good_calibration_the_gate_is_open(tmp_path: Path) -> None
         require_fit(lab, judge.signature, "the promotion of 'x' rests on a judge")
         with pytest.raises(UsageError, match="never calibrated"):
             require_fit(lab, judge.signature + "0", "the promotion of 'x' rests on a judge")
+
+
+class Agreeing(ReadsTheReply):
+    """A judge that sees what the program sees, under a signature of its own."""
+
+    name = "judge"
+
+    def __init__(self, signature: str) -> None:
+        self.signature = signature
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        scores = await super().grade(criteria, task, rollout, state)
+        return [score.model_copy(update={"grader": self.signature}) for score in scores]
+
+
+async def test_s44_a_promotion_that_rests_on_another_judge_than_the_fit_one_is_withheld(tmp_path: Path) -> None:
+    """The start of the run was let through by a calibration; the scores then name a judge that has none."""
+    judged_by = config("http://127.0.0.1:1/v1", allow_unpriced=True).judge
+    assert judged_by is not None
+    settings = experiment(
+        authors=(HumanAuthor(kind="human", harness="beta1", why="a shell"),), judge=judged_by, allow_unpriced=True
+    )
+    lab = coin_lab(tmp_path / "run", settings, Coin(shell_helps))
+    fit = calibration(good(), RULES, 0, 0.0).model_copy(update={"judge": signature_of(judged_by)})
+    lab.store.append(fit)
+    lab.graders = (*lab.graders, Agreeing("judge:other:v1-0"))
+    with pytest.raises(UsageError, match="promotion of 'beta1' rests on a judge, and judge:other:v1-0 was never"):
+        await run(lab, tasks=with_a_judge, distil=Students(lab))
+    assert not any(decision.verdict == "promote" for decision in lab.store.all(Decision))
+    lab.store.append(fit.model_copy(update={"id": "cal-other", "judge": "judge:other:v1-0"}))
+    before = len(lab.store.all(Rollout))
+    await run(lab, tasks=with_a_judge, distil=Students(lab))
+    assert [decision.verdict for decision in lab.store.all(Decision)] == ["promote"]
+    assert len(lab.store.all(Rollout)) == before, "no attempt was played again"
