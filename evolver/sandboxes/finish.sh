@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs once, chrooted, after the packages are installed: the agent's user, its first home, an office profile without dialogs.
+# Runs once, chrooted, after the packages are installed: the agent's user, its first home, an office profile and a browser
+# without dialogs.
 set -eu
 export LANG=C.UTF-8 LC_ALL=C.UTF-8
 getent passwd user >/dev/null || useradd --create-home --uid 1000 --shell /bin/bash user
@@ -30,12 +31,38 @@ item() { echo "<item oor:path=\"$1\"><prop oor:name=\"$2\" oor:op=\"fuse\"><valu
   item "/org.openoffice.Office.Jobs/Jobs/org.openoffice.Office.Jobs:Job['UpdateCheck']/Arguments" AutoCheckEnabled false
   item /org.openoffice.Office.Impress/Misc/Start EnableSdremote false
   item /org.openoffice.Office.Impress/Misc/New AutoPilot false
+  # What is typed is what the document holds: nothing is corrected, completed or formatted while it is typed.
+  for aid in UseReplacementTable TwoCapitalsAtStart CapitalAtStartSentence SetInetAttribute ChangeOrdinalNumber ChangeDash \
+    AddNonBreakingSpace TransliterateRTL ChangeAngleQuotes CorrectAccidentalCapsLock ReplaceSingleQuote ReplaceDoubleQuote; do
+    item $common/AutoCorrect $aid false
+  done
+  item /org.openoffice.Office.Writer/AutoFunction/Format/ByInput Enable false
+  item /org.openoffice.Office.Writer/AutoFunction/Completion Enable false
+  item /org.openoffice.Office.Calc/Input AutoInput false
   echo '</oor:items>'
 } >/tmp/profile.xcu
 mv /tmp/profile.xcu "$profile"
 
+# The browser: the sandbox is the container, so it brings none of its own; its start asks nothing; AT-SPI sees its pages.
+cat >/etc/chromium.d/evolver <<'FLAGS'
+export CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-sandbox --test-type --no-first-run --no-default-browser-check \
+--hide-crash-restore-bubble --disable-dev-shm-usage --disable-gpu --password-store=basic --disable-component-update \
+--disable-background-networking --force-renderer-accessibility"
+# A profile that came with a lock of another machine, or of a browser that is dead, would raise a question or not start.
+profile="${XDG_CONFIG_HOME:-$HOME/.config}/chromium"
+for argument in "$@"; do
+  case "$argument" in --user-data-dir=*) profile="${argument#*=}" ;; esac
+done
+holder=$(readlink "$profile/SingletonLock" || true)
+if [ "${holder%-*}" != "$(uname -n)" ] || ! grep -q chromium "/proc/${holder##*-}/cmdline" 2>/dev/null; then
+  rm -f "$profile"/Singleton*
+fi
+FLAGS
+find /usr/lib/chromium/locales -name '*.pak*' ! -name 'en-US*' -delete
+
 mkdir -p $skel/Desktop $skel/Documents $skel/Downloads $skel/.config/{openbox,gtk-3.0,pcmanfm/default,libfm} $skel/.local/share
-sed 's#</applications>#<application type="normal" class="*office*"><maximized>yes</maximized></application><application type="normal" name="libreoffice*"><maximized>yes</maximized></application></applications>#' \
+sed -e 's#<keyboard>#<keyboard><rebindOnMappingNotify>no</rebindOnMappingNotify>#' \
+  -e 's#</applications>#<application type="normal" class="*office*"><maximized>yes</maximized></application><application type="normal" name="libreoffice*"><maximized>yes</maximized></application><application type="normal" class="Chromium*" role="browser"><maximized>yes</maximized></application></applications>#' \
   /etc/xdg/openbox/rc.xml >$skel/.config/openbox/rc.xml
 printf '[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\ngtk-recent-files-enabled=0\n' >$skel/.config/gtk-3.0/settings.ini
 printf 'gtk-cursor-blink=0\n' >$skel/.gtkrc-2.0
@@ -45,7 +72,8 @@ printf '[config]\nbm_open_method=0\n[ui]\nshow_hidden=0\n' >$skel/.config/pcmanf
 printf '[config]\nsingle_click=0\nquick_exec=0\nthumbnail_local=1\nthumbnail_max=1\n[ui]\nshow_thumbnail=0\nbig_icon_size=48\n' >$skel/.config/libfm/libfm.conf
 printf 'XDG_DESKTOP_DIR="$HOME/Desktop"\nXDG_DOCUMENTS_DIR="$HOME/Documents"\nXDG_DOWNLOAD_DIR="$HOME/Downloads"\n' >$skel/.config/user-dirs.dirs
 apps='[Default Applications]\n'
-for mime in text/plain text/markdown application/json text/x-log text/x-python application/xml text/html application/x-shellscript; do apps+="$mime=org.xfce.mousepad.desktop\n"; done
+for mime in text/html application/xhtml+xml x-scheme-handler/http x-scheme-handler/https; do apps+="$mime=chromium.desktop\n"; done
+for mime in text/plain text/markdown application/json text/x-log text/x-python application/xml application/x-shellscript; do apps+="$mime=org.xfce.mousepad.desktop\n"; done
 for mime in text/csv application/vnd.openxmlformats-officedocument.spreadsheetml.sheet application/vnd.ms-excel application/vnd.oasis.opendocument.spreadsheet; do apps+="$mime=libreoffice-calc.desktop\n"; done
 for mime in application/vnd.openxmlformats-officedocument.wordprocessingml.document application/msword application/vnd.oasis.opendocument.text application/rtf; do apps+="$mime=libreoffice-writer.desktop\n"; done
 for mime in application/vnd.openxmlformats-officedocument.presentationml.presentation application/vnd.ms-powerpoint application/vnd.oasis.opendocument.presentation; do apps+="$mime=libreoffice-impress.desktop\n"; done

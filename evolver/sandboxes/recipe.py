@@ -26,11 +26,11 @@ TERMINAL_PACKAGES = (
     "less", "file", "procps", "psmisc", "ca-certificates", "tree", "bc", "nano",
 )  # fmt: skip
 DESKTOP_PACKAGES = (
-    "xvfb", "openbox", "pcmanfm", "mousepad", "xdg-utils", "xclip", "xdotool", "wmctrl", "x11-xserver-utils",
-    "libreoffice-calc", "libreoffice-writer", "libreoffice-impress", "libreoffice-gtk3",
+    "xvfb", "openbox", "pcmanfm", "mousepad", "chromium", "xdg-utils", "xclip", "xdotool", "wmctrl",
+    "x11-xserver-utils", "libreoffice-calc", "libreoffice-writer", "libreoffice-impress", "libreoffice-gtk3",
     "dbus", "dbus-x11", "at-spi2-core", "python3-pyatspi", "gir1.2-atspi-2.0", "libatk-adaptor", "libgail-common",
     "python3-xlib", "fonts-dejavu-core", "fonts-liberation", "fonts-noto-color-emoji", "fonts-nanum",
-    "adwaita-icon-theme", "shared-mime-info", "desktop-file-utils",
+    "fonts-droid-fallback", "adwaita-icon-theme", "shared-mime-info", "desktop-file-utils",
 )  # fmt: skip
 # The import cuts directory times to whole seconds: the font cache no longer fits, and every start would scan all fonts.
 IMAGE_STEPS = ("RUN fc-cache -sf",)
