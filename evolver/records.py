@@ -325,8 +325,6 @@ class Look(Record):
 
 
 class Decision(Record):
-    """The verdict on a candidate. `alpha_spent` is the chance with which a neutral edit in its place is promoted."""
-
     id: str
     candidate_id: str
     candidate_harness: str
@@ -336,7 +334,7 @@ class Decision(Record):
     confirmation: Interval | None
     confirmation_p: Unit | None
     cumulative: Interval | None = None
-    alpha_spent: Finite
+    alpha_spent: Finite  # the chance with which a neutral edit in its place is promoted
     flip_rate_aa: Finite | None
     flip_rate_ab: Finite | None
     tokens_per_solved: Finite | None
