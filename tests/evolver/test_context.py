@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evolver.context import frames_in, request_for, request_sha256
-from evolver.records import Completion, Image, Observed, Text, ToolCall, ToolResult, Turn, Usage
+from evolver.records import Completion, Image, ImageRule, Observed, Text, ToolCall, ToolResult, Turn, Usage
 from evolver.tokens import count_request
 from harnesses.harness import Harness
 from harnesses.tree import read_tree
@@ -68,6 +70,46 @@ def test_s34_the_request_always_fits_and_keeps_task_and_last_observation(size: i
     assert count_request(messages, tools) <= 8_192 - small.scaffold.sampling.max_tokens
     assert "Keep this sentence." in words(messages)
     assert "frame-8" in frames_in(messages)
+
+
+SIZES = st.sampled_from([0, 10, 400, 9_000, 60_000])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.tuples(SIZES, SIZES, st.booleans()), min_size=1, max_size=30),
+    history=st.sampled_from(["one_line", "full", "none"]),
+    window=st.sampled_from([8_192, 32_768]),
+    rule=st.sampled_from(["qwen2", "qwen3", "openai_tiles", "openai_patches"]),
+)
+def test_s34_whatever_was_called_and_shown_the_request_fits_by_the_models_rule(
+    sizes: list[tuple[int, int, bool]], history: str, window: int, rule: ImageRule
+) -> None:
+    one = harness("beta1", history=history, window_tokens=window)
+    log = []
+    for index, (result, command, frame) in enumerate(sizes):
+        made = turn(index, result="x" * result, frame=frame)
+        call = made.completion.calls[0].model_copy(update={"arguments": {"command": "y" * command}})
+        completion = made.completion.model_copy(update={"calls": (call,)})
+        log.append(made.model_copy(update={"completion": completion, "summary": "z" * 160}))
+    messages, tools = request_for(one, "Keep this sentence.", Observed(), log, rule)
+    assert count_request(messages, tools, rule) <= window - one.scaffold.sampling.max_tokens
+    assert "Keep this sentence." in words(messages)
+    if sizes[-1][2]:
+        assert f"frame-{len(sizes) - 1}" in frames_in(messages)
+    assert sizes[-1][0] == 0 or any(m.role == "tool" and "x" in words([m]) for m in messages[-2:])
+
+
+def test_s34_where_the_endpoint_counts_more_than_the_estimate_more_is_folded() -> None:
+    small = harness("beta1", window_tokens=8_192)
+    log = [turn(i, frame=False, result="x" * 3_000) for i in range(5)]
+    usual, tools = request_for(small, "Do it.", Observed(), log)
+    counted = Usage(input_tokens=3_000, output_tokens=1, counted_by="provider")
+    first = log[0].completion.model_copy(update={"usage": counted})
+    log[0] = log[0].model_copy(update={"completion": first, "request_tokens": 1_000})
+    less, _ = request_for(small, "Do it.", Observed(), log)
+    room = 8_192 - small.scaffold.sampling.max_tokens
+    assert count_request(less, tools) * 3 <= room < count_request(usual, tools) * 3
 
 
 def test_s31_a_broken_call_is_told_about_but_never_sent_again() -> None:

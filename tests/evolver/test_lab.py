@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from evolver.errors import ProviderFailed, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import TRIES, Attempt, Lab
 from evolver.protocols import Model, Ran, Request
-from evolver.records import Completion, LedgerEntry, Record, Rollout, Scorecard
+from evolver.records import Completion, LedgerEntry, Record, Rollout, Scorecard, Usage
 from evolver.store import Store
 from evolver.testing import FailingModel, FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel
 from harnesses.library import Library, UnknownHarness
@@ -83,6 +84,71 @@ async def test_an_outage_is_forgiven_at_the_next_start(tmp_path: Path) -> None:
     assert [c.success for c in await here.score(wanted)] == [None]
     back = lab(tmp_path, ScriptedModel([DONE], model_id="failing"))
     assert [c.success for c in await back.score(wanted)] == [True]
+
+
+class Unreliable(ScriptedModel):
+    """Answers one call of each attempt, then the endpoint is down; from the third attempt on it is up."""
+
+    async def complete(self, request: Request) -> Completion:
+        if len(self.requests) in (1, 3):
+            self.requests.append(request)
+            raise ProviderFailed("down")
+        return await super().complete(request)
+
+
+async def test_s38_calls_of_attempts_that_failed_are_billed_once_each_beside_the_one_that_counts(
+    tmp_path: Path,
+) -> None:
+    billed = Usage(input_tokens=10, output_tokens=2, counted_by="provider")
+    replies = [reply.model_copy(update={"usage": billed}) for reply in (*[LIST] * 5, DONE)]
+    here = lab(tmp_path, Unreliable(replies))
+    [card] = await here.score([Attempt(root(here), tasks(1)[0], "race")])
+    assert card.success is True and [len(r.turns) for r in here.store.all(Rollout)] == [1, 1, 2]
+    assert [e.calls for e in here.store.all(LedgerEntry)] == [1, 1, 2] and card.tokens == 2 * 12
+    for spent in (here.budget.spent(), lab(tmp_path, ScriptedModel([DONE])).budget.spent("teacher")):
+        assert (spent.calls, spent.tokens) == (4, 4 * 12)
+
+
+class Hanging(ScriptedModel):
+    """Never answers its second call; `asked` is set when that comes."""
+
+    def __init__(self, replies: Sequence[Completion]) -> None:
+        super().__init__(replies)
+        self.asked = asyncio.Event()
+
+    async def complete(self, request: Request) -> Completion:
+        answer = await super().complete(request)
+        if len(self.requests) == 2:
+            self.asked.set()
+            await asyncio.Event().wait()
+        return answer
+
+
+async def test_s38_what_a_stopped_attempt_was_billed_is_on_the_ledger_and_it_is_run_again(tmp_path: Path) -> None:
+    model = Hanging([LIST])
+    here = lab(tmp_path, model)
+    wanted = [Attempt(root(here), tasks(1)[0], "race")]
+    scoring = asyncio.create_task(here.score(wanted))
+    await model.asked.wait()
+    scoring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scoring
+    [stopped] = Store.open(tmp_path).all(Rollout)
+    assert stopped.error is not None and stopped.error.kind == "interrupted" and len(stopped.turns) == 1
+    assert [e.calls for e in Store.open(tmp_path).all(LedgerEntry)] == [1]
+    again = lab(tmp_path, ScriptedModel([LIST, DONE]))
+    [card] = await again.score(wanted)
+    assert card.success is True and again.budget.spent().calls == 3
+    assert [r.retry_of for r in again.store.all(Rollout)] == [None, stopped.id]
+
+
+async def test_s39_a_refused_key_ends_everything_at_the_first_call(tmp_path: Path) -> None:
+    model = FailingModel(UsageError("HTTP 401: bad key"))
+    here = lab(tmp_path, model)
+    with pytest.raises(UsageError, match="bad key"):
+        await here.score([Attempt(root(here), t, "race", n) for t in tasks(5) for n in range(4)])
+    assert model.calls <= 2, "two workers, one call each at most"
+    assert here.store.all(Rollout) == []
 
 
 class RefusesTheSecondCall(ScriptedModel):

@@ -10,10 +10,11 @@ import atif
 import pytest
 from PIL import Image as Picture
 
-from evolver.chat import bytes_of
+from evolver.chat import body_for, bytes_of
 from evolver.cli import main
 from evolver.config import RunConfig
 from evolver.context import request_for, request_sha256
+from evolver.protocols import Request
 from evolver.records import Rollout, Scorecard
 from evolver.sent import bodies
 from evolver.store import Store
@@ -54,8 +55,9 @@ async def test_s54_training_rebuilds_the_very_messages_that_were_sent(tmp_path: 
             harness, "List the files.", rollout.first, rollout.turns[: turn.index], rollout.image_rule
         )
         assert request_sha256(messages, tools) == turn.request_sha256
-        body = bodies(store.blob(rollout.requests_sha256 or ""))[turn.index]
-        assert isinstance(body["messages"], list) and len(body["messages"]) == len(messages)
+        sent = bodies(store.blob(rollout.requests_sha256 or ""))[turn.index]
+        again = Request(messages=messages, tools=tools, sampling=harness.scaffold.sampling, seed=int(str(sent["seed"])))
+        assert body_for("some-model", again) == sent
 
 
 async def test_a_request_that_was_refused_is_kept_too(tmp_path: Path) -> None:
@@ -143,6 +145,16 @@ def test_s54_a_scripted_step_has_no_metrics_and_its_slip(tmp_path: Path) -> None
     made = trajectory(store, a_rollout(turns=(turn,)), None)
     assert (made.steps[0].llm_call_count, made.steps[0].metrics) == (0, None)
     assert made.steps[0].extra is not None and made.steps[0].extra["slip"] == "skipped: Look."
+
+
+async def test_s55_a_long_attempt_keeps_each_screen_once_however_often_it_was_sent(tmp_path: Path) -> None:
+    with serving(*[bash("ls")] * 50) as endpoint:
+        store, rollout = await played(tmp_path, endpoint.url, *[f"{n} " * 300 for n in range(50)], max_steps=50)
+    assert len(rollout.turns) == 50 and sum(raw.count(b"image/png;base64") for raw in endpoint.raw) == 147
+    kept = {p.name: p.stat().st_size for p in (store.path / "blobs").rglob("*") if p.is_file()}
+    frames = {t.observed.image.frame_id for t in rollout.turns if t.observed.image}
+    assert len(kept) == len(frames) + 2, "the frames, the frozen state and the requests"
+    assert kept[rollout.requests_sha256 or ""] < sum(map(len, endpoint.raw)) / 20
 
 
 async def test_show_prints_turns_channels_tokens_results_and_scores(
