@@ -45,7 +45,7 @@ def _unsaved(rng: Random) -> Binding:
     secret = draw.code(rng)
     before = [*before, f"Reference {secret}"]
     here = f"~/Desktop/{name}"
-    shown = f"xdotool search --sync --onlyvisible --name '{here} - Mousepad'"
+    shown = f"until xwininfo -root -tree | grep -q '{here} - Mousepad'; do sleep 0.1; done"
     return Binding(
         slots={"name": name, "line": line, "secret": secret},
         wordings=(
@@ -59,7 +59,7 @@ def _unsaved(rng: Random) -> Binding:
         writes=(f"Desktop/{name}",),
         nonces={secret: f"Desktop/{name}"},
         # The title gets its star when the editor notices that the file is gone, so no agent ever sees the file.
-        open=(OpenApp(command=f"mousepad {here} & {shown} && sleep 1; rm {here}; wait", window=f"*{here}"),),
+        open=(OpenApp(command=f"mousepad {here} & {shown}; sleep 1; rm {here}; wait", window=f"*{here}"),),
         post=(
             Post("saved", "The text is back.", (check("text_is", path=f"Desktop/{name}", expected=[*before, line]),)),
         ),

@@ -21,12 +21,13 @@ SITE = "/opt/evolver/site"  # grader libraries; not on the agent's Python path
 AGENT_SITE = "/usr/local/lib/python3.11/dist-packages"
 INSIDE = "/opt/evolver/inside"
 
+# What an agent can do without is no part of the base (xdotool, say): an environment adds it, and another leaves it out.
 TERMINAL_PACKAGES = (
     "python3", "python3-pil", "python3-lxml", "git", "ripgrep", "jq", "sqlite3", "zip", "unzip", "xz-utils", "bzip2",
-    "less", "file", "procps", "psmisc", "ca-certificates", "tree", "bc", "nano",
+    "less", "file", "procps", "psmisc", "ca-certificates", "tree", "bc", "nano", "curl",
 )  # fmt: skip
 DESKTOP_PACKAGES = (
-    "xvfb", "openbox", "pcmanfm", "mousepad", "chromium", "xdg-utils", "xclip", "xdotool", "wmctrl",
+    "xvfb", "openbox", "pcmanfm", "mousepad", "chromium", "xdg-utils", "xclip", "x11-utils",
     "x11-xserver-utils", "libreoffice-calc", "libreoffice-writer", "libreoffice-impress", "libreoffice-gtk3",
     "dbus", "dbus-x11", "at-spi2-core", "python3-pyatspi", "gir1.2-atspi-2.0", "libatk-adaptor", "libgail-common",
     "python3-xlib", "fonts-dejavu-core", "fonts-liberation", "fonts-noto-color-emoji", "fonts-nanum",

@@ -182,7 +182,7 @@ class MachineContract(SandboxContract):
     async def test_memory_is_bounded_in_all(self) -> None:
         self._needs("memory")
         sandbox = await self.small()
-        hold = "python3 -c 'import time; data = b\"x\" * (180 << 20); time.sleep(4); print(\"kept\")'"
+        hold = 'python3 -c \'import time; data = b"x" * (180 << 20); time.sleep(4); print("kept")\''
         try:
             ran = await sandbox.exec(f"{hold} & {hold} & wait", timeout_s=30)
         finally:

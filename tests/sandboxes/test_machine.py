@@ -152,6 +152,21 @@ async def test_s07_sixteen_at_once(backend: Sandboxes) -> None:
     assert await asyncio.gather(*(one(number) for number in range(16))) == [str(number) for number in range(16)]
 
 
+async def test_a_package_that_an_edit_drops_is_gone_and_one_that_it_adds_is_there(backend: Sandboxes) -> None:
+    """xdotool out, python-pptx in; and again from the parent's side, so that what was built for one stays with it."""
+    if backend.name == "local" and os.geteuid() != 0:
+        pytest.skip("apt packages on the local back end need root")
+    parent = Environment(image="terminal", apt=("xdotool",))
+    child = Environment(image="terminal", pip=("python-pptx==1.0.2",))
+    for environment, found in ((parent, ["xdotool"]), (child, ["pptx"]), (parent, ["xdotool"]), (TERMINAL, [])):
+        box = await backend.open(environment, run_id="test", ttl_s=60)
+        ran = await box.exec(
+            "command -v xdotool >&2 && echo xdotool; python3 -c 'import pptx' && echo pptx", timeout_s=20
+        )
+        assert [line for line in ran.output.splitlines() if line in ("xdotool", "pptx")] == found
+        await box.close()
+
+
 async def test_pip_packages_come_and_go_with_the_environment(backend: Sandboxes, terminal: Sandbox) -> None:
     assert (await terminal.exec("python3 -c 'import iniconfig'", timeout_s=10)).exit_code == 1
     box = await backend.open(Environment(image="terminal", pip=("iniconfig==2.0.0",)), run_id="test", ttl_s=60)
