@@ -133,9 +133,11 @@ def identifier(*parts: str) -> str:
 def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Offer]:
     """Writes what was taken in below `out`, each directory in one step, and the manifest last; yields every offer.
 
-    A directory of the same name is replaced, so an import that was cut off is simply run again.
+    A directory of the same name is replaced, so an import that was cut off is simply run again; what an earlier import
+    took in and this one does not is removed.
     """
     out.mkdir(parents=True, exist_ok=True)
+    stale = _taken_before(out)
     listed: list[dict[str, object]] = []
     seen: set[str] = set()
     for offer in offers:
@@ -144,12 +146,24 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
         seen.add(offer.id)
         if offer.task is not None:
             _replace(offer.task, out)
+            stale.discard(offer.id)
         sha = offer.task.hash if offer.task is not None else None
         listed.append({"id": offer.id, "origin": offer.origin, "reasons": list(offer.reasons), "hash": sha})
         yield offer
     text = json.dumps({"source": source, "offered": listed}, indent=1, ensure_ascii=False)
     (out / f"{MANIFEST}.partial").write_text(text + "\n", encoding="utf-8")
     (out / f"{MANIFEST}.partial").replace(out / MANIFEST)
+    for name in stale:
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _taken_before(out: Path) -> set[str]:
+    if not (out / MANIFEST).is_file():
+        return set()
+    try:
+        return {one["id"] for one in json.loads(text_of(out / MANIFEST))["offered"] if one["hash"] is not None}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ImportFailed(f"{out / MANIFEST}: is no manifest of an import ({error!r}); give another folder") from error
 
 
 def _replace(task: Task, out: Path) -> None:

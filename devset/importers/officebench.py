@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ from devset.task import Category, Criterion, Rubric, Task
 SOURCE = "officebench"
 PDF_READER = "pypdf==5.9.0"
 CHECK = "from devset.checks.officebench import main\n\nmain()\n"
+ANSWER = "data/answer.txt"
 RUN = "outputs/k/run/testbed/"  # where the original grades, below the task's folder
 SETUP = "mkdir -p data\n"
 DOC_TYPES = {
@@ -53,7 +55,7 @@ APPS = {
 }
 TEXT = """Today is {date} ({weekday}). The current time is {time}. You are an AI assistant for user {username}.
 The files for your task are in {home}/data.{more}
-If the task is a question, write your answer into {home}/data/answer.txt.
+If the task is a question, write your answer into {home}/{answer}.
 
 Task: {task}
 """
@@ -113,6 +115,7 @@ def _offer(path: Path, folder: Path, origin: str) -> Offer:
         raise ImportFailed(f"{path}: evaluation: got [], expected at least one function")
     reading = _Reading(path, folder_of(folder / "testbed"), folder_of(folder / "reference"))
     evaluation = {f"check_{n}": _item(item, n, reading) for n, item in enumerate(subtask.evaluation, start=1)}
+    _lint_names(subtask.task, evaluation, reading)
     task_id = identifier(SOURCE, folder.name, path.stem)
     if reading.refusals.reasons:
         return Offer(task_id, origin, reasons=tuple(reading.refusals.reasons))
@@ -171,9 +174,22 @@ def _item(item: Item, number: int, reading: _Reading) -> tuple[str, dict[str, An
     for name in ("input_file", "expected_file"):
         if name in args:
             args[name] = _reference(args[name], f"{at}.args.{name}", reading)
+            if name == "expected_file" and not args[name].startswith("reference/"):
+                reading.refusals.add(f"its answer lies where the agent sees it: {args[name].removeprefix(RUN)}")
     _keywords(args, at)
     _matches(args, item.function, at)
     return item.function, args
+
+
+def _lint_names(task: str, evaluation: Mapping[str, tuple[str, Mapping[str, Any]]], reading: _Reading) -> None:
+    """Nobody can know the name of a new file that the checker wants unless the task says it, however it is spelled."""
+    told = re.sub(r"[\W_]+", "", task.lower())
+    for function, args in evaluation.values():
+        for path in (args[name] for name in ("file", "output_file", "result_file") if name in args):
+            stem = re.sub(r"[\W_]+", "", posixpath.splitext(posixpath.basename(path))[0].lower())
+            new = path not in reading.testbed and path != ANSWER and function != "evaluate_file_not_exist"
+            if new and stem not in told:
+                reading.refusals.add(f"its checker wants a file that the task does not name: {path}")
 
 
 def _inside(path: object, at: str) -> str:
@@ -246,7 +262,9 @@ def _instruction(subtask: Subtask, reading: _Reading) -> str:
     if any(name.startswith("calendar/") for name in reading.testbed):
         more += f" Calendars are {HOME}/calendar/<user>.ics."
     told = subtask.model_dump(exclude={"evaluation"})
-    return TEXT.format(home=HOME, more=more, **told | {"task": subtask.task.strip().replace("/testbed", HOME)})
+    return TEXT.format(
+        home=HOME, answer=ANSWER, more=more, **told | {"task": subtask.task.strip().replace("/testbed", HOME)}
+    )
 
 
 def _category(task_id: str) -> Category:

@@ -211,6 +211,12 @@ def test_a_task_is_taken_in_and_graded(tmp_path: Path) -> None:
     assert {v["value"] for v in run_check(task, home, gt).values()} == {1.0}
 
 
+@pytest.mark.parametrize("name", ["data/my_notes.docx", "data/MyNotes.pdf", "data/answer.txt", "data/score.xlsx"])
+def test_g06_a_file_that_is_named_in_any_spelling_or_was_there_is_fine(tmp_path: Path, name: str) -> None:
+    task = only(published(tmp_path, [function("file_exist", file=name)], task="Write my notes.")).task
+    assert task is not None
+
+
 def test_the_file_beside_the_arguments_is_found_and_said_so(tmp_path: Path) -> None:
     item = {**function("excel_cell_value", matches=[{"row": 1, "col": 1, "value": "x"}]), "file": "data/score.xlsx"}
     task = only(published(tmp_path, [item])).task
@@ -218,7 +224,7 @@ def test_the_file_beside_the_arguments_is_found_and_said_so(tmp_path: Path) -> N
 
 
 def test_pdf_needs_its_reader_and_mails_are_told_of(tmp_path: Path) -> None:
-    evaluation = [function("contain", doc_type="pdf", file="data/a.pdf", keywords=["x"])]
+    evaluation = [function("contain", doc_type="pdf", file="data/what.pdf", keywords=["x"])]
     task = only(published(tmp_path, evaluation, {"testbed/emails/bob/1.eml": MAIL})).task
     assert task is not None and task.check_pip == ("pypdf==5.9.0",)
     assert "/home/user/emails/" in task.instruction and "emails/bob/1.eml" in task.exec_files
@@ -231,6 +237,9 @@ def test_pdf_needs_its_reader_and_mails_are_told_of(tmp_path: Path) -> None:
         (function("contain", doc_type="xlsx", file="data/a.docx", keywords=["x"]), "its checker can't pass"),
         (function("exact_match", doc_type="txt", result_file="a", expected_file="../../../../reference/no.txt"),
          "a reference file is missing: reference/no.txt"),
+        (function("exact_match", doc_type="xlsx", result_file="data/score.xlsx", expected_file="data/score.xlsx"),
+         "its answer lies where the agent sees it: data/score.xlsx"),
+        (function("file_exist", file="data/revenuse.docx"), "a file that the task does not name: data/revenuse.docx"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_taken_in_is_listed_with_its_reason(

@@ -14,7 +14,9 @@ import pytest
 from devset import splits
 from devset.families import families
 from devset.splits import (
+    Sealed,
     SplitsChanged,
+    SplitsOverlap,
     UnknownTask,
     find_task,
     load_split,
@@ -26,7 +28,7 @@ from devset.splits import (
 )
 from devset.task import SPLITS, Task, task_hash
 
-ALL: dict[str, list[Task]] = {split: load_split(split) for split in SPLITS}
+ALL: dict[str, list[Task]] = {split: load_split(split, unsealed=True) for split in SPLITS}
 PAIRS = list(combinations(SPLITS, 2))
 
 
@@ -111,7 +113,7 @@ def test_g23_boilerplate_is_not_contamination_but_a_shared_slot_would_be() -> No
 
 def test_prefixes_are_balanced() -> None:
     for split in ("dev", "select", "test"):
-        prefix = load_split(split, limit=20)
+        prefix = load_split(split, limit=20, unsealed=True)
         assert prefix == ALL[split][:20]
         assert sum(not t.seen_in_training for t in prefix) == 5
         assert max(Counter(t.family for t in prefix).values()) <= 2
@@ -133,13 +135,30 @@ def test_loading_is_fast_and_writes_nothing() -> None:
 
 def test_find_task() -> None:
     for task in (ALL["train"][3], ALL["test"][-1]):
-        assert find_task(task.id) == task
+        assert find_task(task.id, unsealed=True) == task
     assert find_task("files.rename-9999").split is None
     for wrong in ("files.rename", "files.rename-3", "nothing-0001", "../x"):
         with pytest.raises(UnknownTask, match="unknown task"):
             find_task(wrong)
     with pytest.raises(UnknownTask, match="train, dev, select, test"):
         load_split("tset")  # type: ignore[arg-type]
+
+
+def test_the_test_split_is_sealed() -> None:
+    with pytest.raises(Sealed, match="split 'test' is sealed"):
+        load_split("test", 1)
+    with pytest.raises(Sealed, match=r"task .* belongs to split 'test', which is sealed"):
+        find_task(ALL["test"][0].id)
+    assert load_split("test", 1, unsealed=True) == ALL["test"][:1] and find_task(ALL["select"][0].id)
+
+
+def test_g25_a_split_that_would_share_a_task_is_not_written() -> None:
+    splits.require_apart(ALL)
+    stolen = ALL["train"][5].model_copy(update={"id": "stolen-0001", "split": "test"})
+    with pytest.raises(
+        SplitsOverlap, match=rf"'train' and 'test' share 1 tasks: {ALL['train'][5].id} and stolen-0001 \(1.00\)"
+    ):
+        splits.require_apart({**ALL, "test": [*ALL["test"], stolen]})
 
 
 def test_a_changed_generator_stops_with_the_way_out() -> None:

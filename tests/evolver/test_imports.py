@@ -49,6 +49,19 @@ def test_import_writes_task_directories_and_lists_the_rest(
     assert [one["hash"] for one in manifest["offered"]] == [found.hash, None, None]
 
 
+def test_what_is_no_longer_taken_in_is_removed(
+    tmp_path: Path, published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, source = tmp_path / "out", published / "tasks/1-1/subtasks"
+    words = ("tasks", "import", "officebench", str(published), "--out", str(out))
+    called(capsys, *words)
+    (source / "1.json").write_text((source / "0.json").read_text())
+    (source / "0.json").write_text((source / "2.json").read_text())
+    (out / "notes.txt").write_text("mine")
+    assert called(capsys, *words)[0] == 0
+    assert sorted(p.name for p in out.iterdir()) == ["import.json", "notes.txt", "officebench-1-1-1"]
+
+
 def test_import_as_json_and_with_nothing_to_take(
     tmp_path: Path, published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
