@@ -105,7 +105,8 @@ class RaceConfig(Section):
     """The race on `dev` (looks after so many attempts a task) and the fresh confirmation on `select`.
 
     The incumbent plays along in each race until its pool, which all its challengers share, holds `pool` attempts a
-    task. `alpha` is the one-sided error of a confirmation; the looks of the race, which only screen, err with
+    task. A confirmation takes at most `confirm_attempts` a task of each arm, and may end after a quarter or a half of
+    them; `alpha` is its one-sided error. The looks of the race, which only screen, err with
     `screen_alpha` between them; `lineage_alpha` bounds the chance that the lineage ever promotes a neutral edit. A
     candidate is futile when the upper `futility_level` bound of its lead lies below `min_effect` (success, 0..1: the
     smallest lead worth looking for) and it can't be cheaper either. "Not worse and cheaper" = success above the
@@ -124,7 +125,7 @@ class RaceConfig(Section):
     min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.05
     margin: Annotated[float, Field(ge=0, lt=1)] = 0.08
     min_saving: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    confirm_attempts: Positive = 4
+    confirm_attempts: Positive = 8
     root_every: Positive = 3
     saturation: Annotated[float, Field(gt=0, le=1)] = 0.98
     target: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from devset.task import Task
 from evolver.authors.human import enter
 from evolver.calibrate import require_fit
-from evolver.decide import Arms, Case, Step, against_root, decide, race_look, rejected_early, steps
+from evolver.compare import Arms
+from evolver.decide import (
+    Case,
+    Step,
+    against_root,
+    confirm_steps,
+    decide,
+    race_look,
+    rejected_early,
+    steps,
+    undecided,
+)
 from evolver.errors import NotReady, UsageError
 from evolver.judging import judges_of
 from evolver.lab import Attempt, Lab
@@ -131,27 +142,38 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
         looks.append(look)
         if look.verdict != "continue":
             break
-    confirmation = None
-    played = population.confirmations()
-    if looks[-1].verdict == "pass":
-        confirmation = await _fresh(lab, (challenger, incumbent), grounds.select, played)
     best = max((mean_success(dev_cards(lab, past)) for past in population.lineage), default=0.0)
-    case = Case(candidate, incumbent, tuple(looks), found, dev, confirmation, best, population.alpha_spent)
+    case = Case(candidate, incumbent, tuple(looks), found, dev, None, best, population.alpha_spent)
+    played = population.confirmations() * rules.confirm_attempts
+    if looks[-1].verdict == "pass":
+        case = await _confirm(lab, case, grounds.select, played)
     decision = decide(case, rules, seed, time.time())
-    if decision.verdict == "promote" and confirmation is not None:
-        for one in judges_of([*dev.candidate, *dev.incumbent, *confirmation.candidate, *confirmation.incumbent]):
+    if decision.verdict == "promote" and case.confirmation is not None:
+        fresh_cards = [*case.confirmation.candidate, *case.confirmation.incumbent]
+        for one in judges_of([*dev.candidate, *dev.incumbent, *fresh_cards]):
             require_fit(lab, one, f"the promotion of {candidate.name!r} rests on a judge")
     promotions = len(population.promotions) + 1
     if decision.verdict == "promote" and promotions > 1 and promotions % rules.root_every == 0:
-        arms = await _fresh(lab, (challenger, population.lineage[0]), grounds.select, played + 1)
+        numbers = range(played + rules.confirm_attempts, played + 2 * rules.confirm_attempts)
+        arms = await _fresh(lab, (challenger, population.lineage[0]), grounds.select, numbers)
         decision = against_root(decision, arms, rules, seed)
     return decision
 
 
-async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], played: int) -> Arms:
+async def _confirm(lab: Lab, case: Case, tasks: Sequence[Task], played: int) -> Case:
+    """Looks at fresh attempts of both arms until they decide; their numbers are above the `played` ones."""
+    rules = lab.config.race
+    for index, step in enumerate(confirm_steps(rules)):
+        pair = case.candidate.harness_id, case.incumbent_harness
+        arms = await _fresh(lab, pair, tasks, range(played, played + step.attempts))
+        case = replace(case, confirmation=arms, confirm_look=index)
+        if not undecided(case, rules, lab.config.seed):
+            break
+    return case
+
+
+async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers: range) -> Arms:
     """Attempts of both arms whose numbers were never used before, not even by the incumbent; candidate first."""
-    count = lab.config.race.confirm_attempts
-    numbers = range(played * count, (played + 1) * count)
     wanted = interleaved(dict.fromkeys(pair, numbers), tasks, "confirm")
     cards = await lab.score(wanted, label=f"fresh attempts of {pair[0][:12]} and {pair[1][:12]} on select")
     ours, theirs = ([card for card in cards if card.key.harness_id == harness_id] for harness_id in pair)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from devset.task import Criterion, Rubric, Split, Task
+from evolver.compare import Arms
 from evolver.config import RunConfig
-from evolver.decide import Arms, Case, decide, race_look, steps
+from evolver.decide import Case, confirm_steps, decide, race_look, steps, undecided
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
 from evolver.protocols import Request
@@ -123,8 +124,13 @@ def simulated_decision(edit: Edit, config: RunConfig, seed: int, dev: int = 60, 
         looks.append(look)
         if look.verdict != "continue":
             break
-    confirmation = Arms(*arms("confirm", rules.confirm_attempts), n_tasks=select) if look.verdict == "pass" else None
-    return decide(Case(a_candidate(), "i", tuple(looks), found, seen, confirmation, 0.0), rules, seed, 0.0)
+    case = Case(a_candidate(), "i", tuple(looks), found, seen, None, 0.0)
+    ours, theirs = arms("confirm", rules.confirm_attempts)
+    for index, step in enumerate(confirm_steps(rules)):
+        if look.verdict == "pass" and (index == 0 or undecided(case, rules, seed)):
+            fresh = Arms(*([c for c in arm if c.key.attempt < step.attempts] for arm in (ours, theirs)), n_tasks=select)
+            case = replace(case, confirmation=fresh, confirm_look=index)
+    return decide(case, rules, seed, 0.0)
 
 
 # --- a whole run without a real sandbox or model -------------------------------------------------------------------

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from evolver.compare import Arms, compare, detectable_effect, flip_rates, tokens_per_solved
 from evolver.config import RaceConfig, RunConfig
 from evolver.decide import (
-    Arms,
     Case,
-    compare,
+    against_root,
+    confirm_steps,
     decide,
-    detectable_effect,
-    flip_rates,
     race_look,
     rejected_early,
     shown_by,
     spending,
     steps,
-    tokens_per_solved,
+    undecided,
 )
 from evolver.errors import UsageError
 from evolver.records import Decision, Scorecard
@@ -113,9 +113,9 @@ def test_the_incumbent_plays_along_until_its_pool_is_full_and_all_challengers_sh
 
 
 def test_a_larger_pool_lets_later_looks_err_less_for_the_same_screening_error() -> None:
-    first, *_ = spending(RULES, steps(RULES, 1))
-    assert 0 < first < RULES.screen_alpha
-    assert spending(RaceConfig(attempts=(3,)), steps(RaceConfig(attempts=(3,)), 1)) == pytest.approx((0.05,))
+    first, *_ = spending(steps(RULES, 1), 0.05)
+    assert 0 < first < 0.05
+    assert spending(steps(RaceConfig(attempts=(3,)), 1), 0.05) == pytest.approx((0.05,))
 
 
 def test_a_clear_gain_passes_at_once_and_needs_its_confirmation() -> None:
@@ -133,6 +133,40 @@ def test_e22_a_lucky_race_without_confirmation_promotes_nothing() -> None:
     assert verdict(dev, arms("01" * 8, "10" * 8)).verdict == "inconclusive"
     assert verdict(dev, arms("0" * 40, "0" * 40)).verdict == "keep"
     assert verdict(dev, arms("0" * 16, "1" * 16)).verdict == "reject"
+
+
+def case(dev: Arms, spent: float = 0.0) -> Case:
+    look, found = race_look(dev, steps(RULES, 1), 0, RULES, 0)
+    return Case(a_candidate(), "i", (look,), found, dev, None, 0.0, spent)
+
+
+def test_a_confirmation_ends_as_soon_as_its_looks_decide() -> None:
+    raced = case(arms("1" * 20 + "0" * 4, "0" * 24))
+    assert [(s.attempts, s.pool) for s in confirm_steps(RULES)] == [(2, 2), (4, 4), (8, 8)]
+    assert [s.attempts for s in confirm_steps(RaceConfig(confirm_attempts=2))] == [1, 2]
+    clear, nothing = arms("1" * 40, "0" * 40), arms("0" * 40, "0" * 40)
+    unclear = arms("0011" * 10, "0110" * 10)
+    for fresh, more in ((clear, False), (nothing, False), (unclear, True)):
+        assert undecided(replace(raced, confirmation=fresh, confirm_look=0), RULES, 0) is more
+        assert not undecided(replace(raced, confirmation=fresh, confirm_look=2), RULES, 0)
+
+
+def test_e22_the_ledger_of_a_lineage_never_spends_more_than_it_has() -> None:
+    dev, spent, levels = arms("1" * 24, "0" * 24), 0.0, []
+    for _ in range(60):
+        charged = decide(case(dev, spent), RULES, 0, 0.0).alpha_spent
+        levels.append(charged / RULES.screen_alpha)
+        spent += charged
+    assert levels[:18] == pytest.approx([RULES.alpha] * 18)
+    assert 0 < levels[-1] < levels[25] < RULES.alpha and spent < RULES.lineage_alpha
+
+
+def test_e37_the_newest_promotion_is_measured_against_the_root_and_withdrawn_if_it_is_worse() -> None:
+    promoted = verdict(arms("1" * 20 + "0" * 4, "0" * 24), arms("1" * 12 + "0" * 4, "0" * 16))
+    kept = against_root(promoted, arms("1" * 20 + "0" * 20, "0" * 40), RULES, 0)
+    assert kept.verdict == "promote" and kept.cumulative is not None and kept.cumulative.point == 0.5
+    fallen = against_root(promoted, arms("0" * 40, "1" * 20 + "0" * 20), RULES, 0)
+    assert fallen.verdict == "reject" and "added up to a loss against the root" in fallen.reasons[-1]
 
 
 def test_a_measurable_loss_is_rejected_with_the_figures() -> None:

@@ -1,0 +1,163 @@
+"""Two arms side by side, task by task: what is common to them, how far they differ, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from evolver.config import RaceConfig
+from evolver.errors import UsageError
+from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, pooled_p
+from evolver.population import final_cards, require_one_version
+from evolver.records import Interval, Scorecard
+
+MIN_COVERAGE = 0.8  # share of the asked tasks that must be scored in both arms before anything is concluded
+MIN_BOTH_SOLVE = 5  # tasks that both arms must solve before a saving of tokens is judged
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The scorecards of both arms on one split; `n_tasks` says how many tasks were asked of each."""
+
+    candidate: Sequence[Scorecard]
+    incumbent: Sequence[Scorecard]
+    n_tasks: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidate minus incumbent over the common tasks. `saving` is the share of tokens saved where both solve.
+
+    `lower` is the one-sided bound of the effect at level 1 - alpha, `upper` the one at the futility level; likewise
+    for the saving. `attempts` counts the candidate's paired attempts.
+    """
+
+    effect: Interval
+    rubric_lead: float | None
+    p_better: float
+    lower: float | None
+    upper: float | None
+    saving: Interval
+    saving_lower: float | None
+    saving_upper: float | None
+    tasks: int
+    attempts: int
+    n_tasks: int
+
+    @property
+    def covered(self) -> bool:
+        return self.tasks > 0 and self.tasks >= MIN_COVERAGE * self.n_tasks
+
+
+def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Comparison:
+    """The candidate's attempts, where the incumbent has the same (task, version, attempt, seed) scored, against all the
+    incumbent's attempts on that task.
+
+    Raises UsageError when the arms were scored on different versions of a task, or by different models.
+    """
+    candidate, incumbent = final_cards(arms.candidate), final_cards(arms.incumbent)
+    _require_same_tasks(candidate, incumbent)
+    known = {card.key.pair for card in incumbent if card.success is not None}
+    paired = [card for card in candidate if card.success is not None and card.key.pair in known]
+    a, b = _by_task(paired), _by_task([card for card in incumbent if card.success is not None])
+    tasks = sorted(a)
+    tallies = [(_tally(a[task]), _tally(b[task])) for task in tasks]
+    lead = [ours[0] / ours[1] - theirs[0] / theirs[1] for ours, theirs in tallies]
+    logs = [ratio for task in tasks if (ratio := _log_tokens(a[task], b[task])) is not None]
+    enough = len(logs) >= MIN_BOTH_SOLVE
+    return Comparison(
+        effect=mean_interval(lead, seed, DIFFERENCE),
+        rubric_lead=_rubric_lead(a, b),
+        p_better=pooled_p(tallies),
+        lower=bound(lead, Tail("lower", alpha), seed, DIFFERENCE),
+        upper=bound(lead, Tail("upper", 1 - rules.futility_level), seed, DIFFERENCE),
+        saving=_saving(logs, seed),
+        saving_lower=_share(bound(logs, Tail("upper", alpha), seed)) if enough else None,
+        saving_upper=_share(bound(logs, Tail("lower", 1 - rules.futility_level), seed)) if enough else None,
+        tasks=len(tasks),
+        attempts=len(paired),
+        n_tasks=arms.n_tasks,
+    )
+
+
+def flip_rates(arms: Arms) -> tuple[float | None, float | None]:
+    """How often one task turns out differently: A against A (the incumbent's own repeats), and A against B (paired)."""
+    incumbent = [card for card in final_cards(arms.incumbent) if card.success is not None]
+    candidate = {card.key.pair: card.success for card in final_cards(arms.candidate) if card.success is not None}
+    repeats = [x.success != y.success for cards in _by_task(incumbent).values() for x, y in combinations(cards, 2)]
+    pairs = [card.success != candidate[card.key.pair] for card in incumbent if card.key.pair in candidate]
+    return (
+        sum(repeats) / len(repeats) if repeats else None,
+        sum(pairs) / len(pairs) if pairs else None,
+    )
+
+
+def tokens_per_solved(cards: Sequence[Scorecard]) -> float | None:
+    """All tokens of the scored attempts / attempts solved; None if a count is unknown or nothing was solved."""
+    done = [card for card in final_cards(cards) if card.success is not None]
+    spent = [card.tokens for card in done if card.tokens is not None]
+    solved = sum(card.success is True for card in done)
+    return sum(spent) / solved if solved and len(spent) == len(done) else None
+
+
+def detectable_effect(tasks: int, attempts: int, alpha: float, power: float = 0.8, success: float = 0.5) -> float:
+    """The lead (0..1) that `tasks` x `attempts` in each of two independent arms detect (one-sided, normal)."""
+    if tasks < 1 or attempts < 1:
+        return 1.0
+    from scipy.stats import norm
+
+    error = math.sqrt(2 * success * (1 - success) / (tasks * attempts))
+    return min(1.0, float(norm.isf(alpha) + norm.isf(1 - power)) * error)
+
+
+def _require_same_tasks(candidate: Sequence[Scorecard], incumbent: Sequence[Scorecard]) -> None:
+    if len({card.key.model_id for card in (*candidate, *incumbent)}) > 1:
+        raise UsageError("the arms of a race were played by different models: compare harnesses under one model")
+    require_one_version([*incumbent, *candidate])
+
+
+def _by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
+    found: dict[str, list[Scorecard]] = defaultdict(list)
+    for card in cards:
+        found[card.key.task_id].append(card)
+    return found
+
+
+def _rubric_lead(candidate: dict[str, list[Scorecard]], incumbent: dict[str, list[Scorecard]]) -> float | None:
+    """Mean lead in the rubric score over the tasks of `candidate` whose rubric is known in both arms."""
+    ours = {task: [c.rubric for c in candidate[task] if c.rubric is not None] for task in candidate}
+    theirs = {task: [c.rubric for c in incumbent[task] if c.rubric is not None] for task in candidate}
+    leads = [sum(ours[t]) / len(ours[t]) - sum(theirs[t]) / len(theirs[t]) for t in candidate if ours[t] and theirs[t]]
+    return sum(leads) / len(leads) if leads else None
+
+
+def _tally(cards: Sequence[Scorecard]) -> tuple[int, int]:
+    return sum(card.success is True for card in cards), len(cards)
+
+
+def _log_tokens(candidate: Sequence[Scorecard], incumbent: Sequence[Scorecard]) -> float | None:
+    """log(candidate's tokens / incumbent's) over the attempts that solved a task; None unless both solved it."""
+    means = []
+    for cards in (candidate, incumbent):
+        spent = [card.tokens for card in cards if card.success]
+        known = [tokens for tokens in spent if tokens]
+        if not known or len(known) != len(spent):
+            return None
+        means.append(sum(known) / len(known))
+    return math.log(means[0] / means[1])
+
+
+def _share(log_ratio: float | None) -> float | None:
+    return None if log_ratio is None else 1 - math.exp(log_ratio)
+
+
+def _saving(logs: Sequence[float], seed: int) -> Interval:
+    if len(logs) < MIN_BOTH_SOLVE:
+        return nothing(f"fewer than {MIN_BOTH_SOLVE} tasks that both solve, with known tokens")
+    found = mean_interval(logs, seed)
+    return Interval(
+        point=_share(found.point), low=_share(found.high), high=_share(found.low), n=found.n, method=found.method
+    )
