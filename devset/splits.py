@@ -2,7 +2,9 @@
 
 A split is generated, checked against its hash and handed out in a fixed order that is spread over seen and unseen
 families, groups and families, so that any prefix is balanced. `python -m devset.splits --renew` writes the file anew
-after a deliberate change of a generator.
+after a deliberate change of a generator, unless two splits would then share a task (devset.overlap).
+
+`test` is sealed: who loads it must say so, and evolver.opening, which does, keeps a record of who opened it and why.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ from __future__ import annotations
 import hashlib
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
 from devset.directory import read_task_dir
 from devset.families import families
+from devset.overlap import items_of, overlaps
 from devset.task import SPLITS, Split, Task
 
 FILE = Path(__file__).parent / "splits.toml"
 TASKS = Path(__file__).parent / "tasks"
 RENEW = "python -m devset.splits --renew"
+SEALED: tuple[Split, ...] = ("test",)
 # split → first seed, instances of families that train sees, instances of families that it never sees
 SIZES: dict[Split, tuple[int, int, int]] = {
     "train": (0, 630, 0),
@@ -37,23 +42,44 @@ class SplitsChanged(Exception):
     """The generators no longer make the tasks that `splits.toml` was written for."""
 
 
+class SplitsOverlap(Exception):
+    """Two splits would share a task."""
+
+
 class UnknownTask(LookupError):
     """No task has this id."""
 
 
-def load_split(split: Split, limit: int | None = None) -> list[Task]:
+class Sealed(Exception):
+    """A task of a sealed split was asked for without saying so."""
+
+
+def load_split(split: Split, limit: int | None = None, *, unsealed: bool = False) -> list[Task]:
     """The tasks of a split in their fixed order, the first `limit` of them when given.
 
-    Raises `SplitsChanged` when a generator or a task directory has changed since the file was written.
+    Raises `Sealed` for a sealed split unless `unsealed`, and `SplitsChanged` when a generator or a task directory has
+    changed since the file was written.
     """
     if split not in SPLITS:
         raise UnknownTask(f"unknown split {split!r}: expected one of {', '.join(SPLITS)}")
+    if split in SEALED and not unsealed:
+        raise Sealed(f"split {split!r} is sealed: it is for final comparisons, and opening it is recorded")
     tasks = _checked(split)
     return list(tasks if limit is None else tasks[:limit])
 
 
-def find_task(task_id: str) -> Task:
-    """The task with this id: from its directory, or generated anew; `split` is set when it belongs to one."""
+def find_task(task_id: str, *, unsealed: bool = False) -> Task:
+    """The task with this id: from its directory, or generated anew; `split` is set when it belongs to one.
+
+    Raises `UnknownTask`, and `Sealed` for a task of a sealed split unless `unsealed`.
+    """
+    task = _found(task_id)
+    if task.split in SEALED and not unsealed:
+        raise Sealed(f"task {task_id!r} belongs to split {task.split!r}, which is sealed: opening it is recorded")
+    return task
+
+
+def _found(task_id: str) -> Task:
     table = _table()
     if task_id in (listed := table["tasks"]):
         return _placed(read_task_dir(TASKS / task_id), listed[task_id])
@@ -138,8 +164,17 @@ def spread(lists: Sequence[Sequence[Item]]) -> list[Item]:
     return [item for _, _, item in sorted(keyed, key=lambda entry: entry[:2])]
 
 
+def require_apart(splits: Mapping[Split, Sequence[Task]]) -> None:
+    """Raises `SplitsOverlap` when two splits have a task in common, whole or nearly (devset.overlap)."""
+    for one, other in combinations(splits, 2):
+        pairs = overlaps(items_of(splits[one]), items_of(splits[other]))
+        if pairs:
+            shown = ", ".join(f"{p.a} and {p.b} ({p.similarity:.2f})" for p in pairs[:5])
+            raise SplitsOverlap(f"splits {one!r} and {other!r} share {len(pairs)} tasks: {shown}; change the generator")
+
+
 def renew() -> str:
-    """The text of `splits.toml` for today's families and task directories."""
+    """The text of `splits.toml` for today's families and task directories. Raises `SplitsOverlap`."""
     known = families()
     seen, unseen = ([n for n, f in known.items() if f.held_out is held] for held in (False, True))
     ranges: dict[str, dict[str, list[int]]] = {name: {} for name in known}
@@ -151,8 +186,10 @@ def renew() -> str:
                     ranges[name][split] = [start, start + count]
     tasks = {path.name: "train" for path in sorted(TASKS.iterdir()) if path.is_dir()}
     table: dict[str, dict[str, Any]] = {"families": ranges, "tasks": tasks}
+    made = {split: _generate(split, table) for split in SPLITS}
+    require_apart(made)
     lines = [f"# family → [first seed, one past the last] per split. Written by `{RENEW}`.", "", "[hashes]"]
-    lines += [f'{split} = "{split_hash(_generate(split, table))}"' for split in SPLITS]
+    lines += [f'{split} = "{split_hash(made[split])}"' for split in SPLITS]
     lines += ["", "[tasks]", *(f'"{name}" = "{split}"' for name, split in tasks.items()), "", "[families]"]
     for name, splits in ranges.items():
         lines.append(f'"{name}" = {{ {", ".join(f"{s} = {r}" for s, r in splits.items())} }}')
@@ -162,5 +199,8 @@ def renew() -> str:
 if __name__ == "__main__":
     if sys.argv[1:] != ["--renew"]:
         raise SystemExit(f"usage: {RENEW}")
-    FILE.write_text(renew(), encoding="utf-8")
+    try:
+        FILE.write_text(renew(), encoding="utf-8")
+    except SplitsOverlap as error:
+        raise SystemExit(str(error)) from None
     sys.stdout.write(f"wrote {FILE}\n")

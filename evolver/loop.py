@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
-from devset.splits import load_split
 from devset.task import Split, Task
 from evolver.authors.human import enter
 from evolver.authors.make import make_authors
 from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
 from evolver.lab import Lab
+from evolver.opening import open_split
 from evolver.protocols import Author, Evidence
 from evolver.race import (
     Grounds,
@@ -46,8 +47,9 @@ class End:
     detail: str
 
 
-async def run(lab: Lab, *, tasks: Tasks = load_split, distil: Distil = distil_in_child) -> End:
+async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_in_child) -> End:
     """Runs or resumes the experiment of `lab`. Raises UsageError for wrong input, before anything is spent on it."""
+    tasks = tasks or partial(open_split, lab.store, why="gap")
     limits = lab.config.tasks
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
     require_fit_judge(lab, [*grounds.dev, *grounds.select])
@@ -82,16 +84,21 @@ async def _next_candidate(lab: Lab, authors: Sequence[Author]) -> Candidate | No
     population = population_of(lab)
     if population.pending:
         return population.pending[0]
-    lines = [f"{d.candidate_harness[:12]}: {d.verdict}" for d in population.decisions]
-    evidence = Evidence(str(lab.store.path), population.incumbent or "", len(population.decisions), "\n".join(lines))
     for author in authors:
-        proposal = await author.propose(evidence)
+        proposal = await author.propose(evidence_of(lab))
         if proposal is not None:
             made = proposal.candidate
             lab.library.add(proposal.tree, name=made.name, parents=made.parents, message=made.manifest.why)
             lab.record(made)
             return made
     return None
+
+
+def evidence_of(lab: Lab) -> Evidence:
+    """What authors are told: harnesses and verdicts, and no task of select or test."""
+    population = population_of(lab)
+    lines = [f"{d.candidate_harness[:12]}: {d.verdict}" for d in population.decisions]
+    return Evidence(str(lab.store.path), population.incumbent or "", len(population.decisions), "\n".join(lines))
 
 
 async def _follow_promotions(lab: Lab, distil: Distil) -> None:

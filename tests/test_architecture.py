@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harnesses", "devset", "evolver", "training", "dashboards")
-ONE_FILE_VENDORS = ("docker", "ray", "mlflow", "optuna", "openai")
+ONE_FILE_VENDORS = ("docker", "ray", "mlflow", "optuna", "openai", "httpx2", "atif")
 HEAVY = (
     "torch",
     "transformers",
@@ -25,6 +25,8 @@ HEAVY = (
     "ray",
     "optuna",
     "openai",
+    "httpx2",
+    "atif",
     "docker",
     "pandas",
     "scipy",
@@ -184,6 +186,7 @@ def test_what_is_imported_is_declared() -> None:
         "training": names(extras["train"]),
         "dashboards": names(extras["dashboard"]),
         "evolver": names(extras["ray"]),
+        "devset": names(extras["devset"]),
     }
     shipped_by = importlib.metadata.packages_distributions()
     undeclared = []

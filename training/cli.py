@@ -37,6 +37,7 @@ async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> N
     from evolver.commands.harness import resolved
     from evolver.commands.talk import run_console, say
     from evolver.lab import open_lab
+    from evolver.opening import open_split
     from evolver.store import Store
     from training.distil import Splits, distil
     from training.recipe import load_recipe
@@ -47,7 +48,8 @@ async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> N
         lab.observers.append(console)
         harness_id = resolved(lab.library, name)
         limits = lab.config.tasks
-        splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(load_split("test", limits.test)))
+        test = open_split(lab.store, "test", limits.test, "distil")
+        splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(test))
         try:
             made = await distil(lab, harness_id, splits, recipe, seed, say)
         finally:

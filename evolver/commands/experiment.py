@@ -252,10 +252,11 @@ async def _experiment(lab: Lab) -> int:
 
 
 async def _measure(lab: Lab, a: str, b: str) -> int:
-    from devset.splits import load_split
+    from evolver.opening import open_split
     from evolver.students import distil_in_child, measure_gaps
 
-    await measure_gaps(lab, [(a, b)], load_split("test", lab.config.tasks.test), distil_in_child)
+    tasks = open_split(lab.store, "test", lab.config.tasks.test, "gap")
+    await measure_gaps(lab, [(a, b)], tasks, distil_in_child)
     return 0
 
 

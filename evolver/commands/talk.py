@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+OpenTest = Annotated[
+    str | None, typer.Option("--open-test", metavar="WHY", help="Show tasks of the sealed test split; is recorded.")
+]
 PIPE_WIDTH = 240
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from devset.task import SPLITS, Split
-from evolver.commands.talk import AsJson, say, show_json, show_table
+from evolver.commands.talk import AsJson, OpenTest, say, show_json, show_table
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,23 +20,28 @@ app = typer.Typer(
 )
 Source = Literal["officebench", "harbor", "osworld"]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many.")]
+RUNS = Path("runs")
+ADMISSION = "admission"
+UNSEAL = "to see it all the same, say what for: --open-test WHY (it is recorded)"
+Place = Annotated[Path, typer.Option("--run", metavar="RUN", help="Where an opening of test is recorded.")]
 
 
 @app.command("list")
 def list_tasks(
-    split: Annotated[Split | None, typer.Option(help="One split; all if absent.")] = None,
+    split: Annotated[Split | None, typer.Option(help="One split; all but test if absent.")] = None,
     limit: Limit = None,
+    open_test: OpenTest = None,
+    run: Place = RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Lists tasks by split.
 
     \b
-    Example:
+    Examples:
       evolver tasks list --split dev --limit 10
+      evolver tasks list --split test --open-test "final report" --run runs/mine
     """
-    from devset.splits import load_split
-
-    tasks = [task for name in ([split] if split else SPLITS) for task in load_split(name, limit)]
+    tasks = _splits([split] if split else list(SPLITS), limit, open_test, run)
     if as_json:
         show_json({"tasks": [_row(task) for task in tasks]})
         return
@@ -45,14 +50,19 @@ def list_tasks(
 
 
 @app.command()
-def show(task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id.")], as_json: AsJson = False) -> None:
+def show(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id.")],
+    open_test: OpenTest = None,
+    run: Place = RUNS,
+    as_json: AsJson = False,
+) -> None:
     """Shows one task: what is asked, how it is graded, who can solve it.
 
     \b
     Example:
       evolver tasks show files.rename-0003
     """
-    found = find(task)
+    found = find(task, open_test, run)
     if as_json:
         show_json(_row(found))
         return
@@ -77,6 +87,8 @@ def admit(
     """Lets tasks in only if doing nothing scores 0, each oracle scores 1, and the checker agrees with itself.
 
     Imported tasks need no oracle: without one they enter as unproven. Verdicts that the log has are not made again.
+    Tasks of the sealed test split are let in only when they, or it, are named; that they were opened is kept beside
+    the log.
 
     \b
     Examples:
@@ -84,17 +96,16 @@ def admit(
       evolver tasks admit --split dev --limit 10
       evolver tasks admit ../imported/officebench
     """
-    from devset.splits import load_split
     from evolver.imports import VERDICTS, read_tasks
 
     folder = Path(task[0]) if task and len(task) == 1 and Path(task[0]).is_dir() else None
     if folder is not None:
         chosen = read_tasks(folder)[:limit]
     elif task:
-        chosen = [find(one) for one in task]
+        chosen = [find(one, ADMISSION) for one in task]
     else:
-        chosen = [one for name in ([split] if split else SPLITS) for one in load_split(name, limit)]
-    log = log or (folder / VERDICTS if folder else Path("runs") / VERDICTS)
+        chosen = _splits([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
+    log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
     refused = asyncio.run(_admit(chosen, (backend, workers, folder is None), log))
     say(f"{len(chosen) - refused:,} of {len(chosen):,} admitted; verdicts: {log}")
     if refused:
@@ -209,19 +220,48 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
-def find(task_id: str) -> Task:
-    """Raises `UsageError` for an unknown id, with the ids nearest to it."""
+def find(task_id: str, why: str | None = None, place: Path = RUNS) -> Task:
+    """Raises `UsageError` for an unknown id, with the ids nearest to it, and for one of test unless `why` is given."""
     import difflib
 
-    from devset.splits import UnknownTask, find_task, load_split
+    from devset.splits import SEALED, Sealed, UnknownTask, find_task, load_split
 
     try:
-        return find_task(task_id)
+        found = find_task(task_id, unsealed=why is not None)
+    except Sealed as error:
+        raise UsageError(f"{error}; {UNSEAL}") from None
     except UnknownTask as error:
-        known = [task.id for split in SPLITS for task in load_split(split)]
+        known = [task.id for split in SPLITS if split not in SEALED for task in load_split(split)]
         close = difflib.get_close_matches(task_id, known, n=3)
         hint = f"; did you mean {', '.join(close)}?" if close else "; see `evolver tasks list`"
         raise UsageError(f"{error}{hint}") from None
+    if why is not None and found.split in SEALED:
+        _record(place, found.split, why)
+    return found
+
+
+def _splits(splits: list[Split], limit: int | None, why: str | None, place: Path) -> list[Task]:
+    """The tasks of the splits; a sealed one is opened when `why` says what for, else left out of several, and refused
+    alone."""
+    from devset.splits import SEALED, load_split
+
+    chosen = [split for split in splits if split not in SEALED or why is not None]
+    left_out = [split for split in splits if split not in chosen]
+    if left_out and not chosen:
+        raise UsageError(f"split {left_out[0]!r} is sealed: it is for final comparisons; {UNSEAL}")
+    if left_out:
+        say(f"without {', '.join(left_out)}, which is sealed")
+    for split in chosen:
+        if split in SEALED and why is not None:
+            _record(place, split, why)
+    return [task for split in chosen for task in load_split(split, limit, unsealed=True)]
+
+
+def _record(place: Path, split: Split, why: str) -> None:
+    from evolver.opening import record_opening
+    from evolver.store import Store
+
+    record_opening(Store.open(place) if (place / "run.json").is_file() else place, split, why, flagged=True)
 
 
 def _row(task: Task) -> dict[str, object]:
