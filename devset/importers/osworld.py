@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from devset.importers.offer import (
     made,
     text_of,
 )
-from devset.importers.steps import Machine, Step, home_file, post_config, set_up, unfit
+from devset.importers.steps import Machine, Step, home_file, last_part, post_config, set_up, unfit
 from devset.task import Category, Channel, Criterion, Rubric, Task, TaskLimits
 
 SOURCE = "osworld"
@@ -43,7 +44,6 @@ FILES = ("vm_file", "content_from_vm_file", "list_directory")
 COMMANDS = ("vm_command_line", "vm_command_error")
 # Every getter that desktop-env 1.0.2 knows and that has no counterpart here, with the reason to give.
 LIVE = {
-    "cloud_file": "needs the network: a reference file is downloaded",
     "rule_relativeTime": "depends on today's date and on where the machine is",
     "time_diff_range": "depends on today's date",
     "vm_terminal_output": "needs a live machine: the terminal's window",
@@ -102,7 +102,9 @@ class _Reading:
         for parent in [p for p in self.path.parents if p.is_relative_to(self.root)]:
             if (parent / name).is_file() and (parent / name).resolve().is_relative_to(self.root.resolve()):
                 return parent / name
-        found = sorted(p for p in self.root.rglob(Path(name).name) if p.is_file())
+        found = sorted(p for p in self.root.rglob(escape(Path(name).name)) if p.is_file())
+        own = [p for p in found if self.published.id in p.parts]  # caches have a folder for each task
+        found = own or found
         return found[0] if len(found) == 1 else None
 
 
@@ -222,7 +224,7 @@ def _evaluation(reading: _Reading) -> dict[str, Any]:
             if getter is None and what == "result":
                 raise ImportFailed(f"{at}.result: got null for metric {names[number]}, expected a getter")
             if getter is not None:
-                _getter(getter, f"{at}.{what}", reading)
+                lists[what][number] = _getter(getter, f"{at}.{what}", reading)
     return {
         **lists,
         "func": metrics,
@@ -248,8 +250,9 @@ def _metric(name: str, reading: _Reading) -> dict[str, str]:
     return {"name": name, "module": needs.module}
 
 
-def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> None:
-    """Checks one getter, and brings the reference files that it names; what can't be read is refused."""
+def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> Mapping[str, Any]:
+    """Checks one getter, and brings the reference files that it names; what can't be read is refused. Returns the
+    getter as the check takes it: a `cloud_file` is a reference file."""
     kind, refuse = getter.get("type"), reading.refusals.add
     if kind == "rule":
         if not isinstance(getter.get("rules"), dict):
@@ -258,6 +261,8 @@ def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> None:
         paths = getter.get("path")
         for path in paths if isinstance(paths, list) else [paths]:
             _reference(path, at, reading)
+    elif kind == "cloud_file":
+        return _cloud_file(getter, at, reading)
     elif kind in FILES:
         paths = getter.get("path")
         for path in paths if isinstance(paths, list) else [paths]:
@@ -275,6 +280,25 @@ def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> None:
         refuse(LIVE.get(kind, f"needs a live machine: the getter {kind}"))
     else:
         raise ImportFailed(f"{at}.type: got {kind!r}, expected the name of a getter")
+    return getter
+
+
+def _cloud_file(getter: Mapping[str, Any], at: str, reading: _Reading) -> Mapping[str, Any]:
+    """A downloaded reference file, served from the copy that OSWorld's cache has left, if any."""
+    several = bool(getter.get("multi"))
+    urls, names = ([getter.get(k)] if not several else getter.get(k) for k in ("path", "dest"))
+    if not isinstance(urls, list) or not isinstance(names, list) or len(urls) != len(names):
+        raise ImportFailed(f"{at}: got path {urls!r:.80} and dest {names!r:.80}, expected one name for each address")
+    for url, name in zip(urls, names, strict=True):
+        if not isinstance(url, str) or not isinstance(name, str) or not name or "/" in name:
+            raise ImportFailed(f"{at}.dest: got {name!r}, expected a file name")
+        found = reading.find(name) or reading.find(last_part(url))
+        if found is None:
+            reading.refusals.add(f"needs the network: it downloads {last_part(url)}")
+        else:
+            reading.machine.originals[url] = reading.gt[f"cache/{name}"] = found.read_bytes()
+    given = [names[number] for number in sorted(set(getter.get("gives", [0]))) if number < len(names)]
+    return {"type": "cache_file", "path": given[0] if len(given) == 1 else given}
 
 
 def _reference(path: object, at: str, reading: _Reading) -> None:

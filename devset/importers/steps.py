@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue
 
@@ -21,7 +23,6 @@ OFFICE = {
 }
 # Every kind of step that desktop-env 1.0.2 knows and that has no counterpart here, with the reason to give.
 UNFIT = {
-    "download": "needs the network: it downloads its files",
     "change_wallpaper": "needs another desktop: it sets the wallpaper",
     "act": "its set-up drives the screen",
     "replay": "its set-up drives the screen",
@@ -72,8 +73,8 @@ def set_up(steps: tuple[Step, ...], machine: Machine, refusals: Refusals, find: 
     """Turns `config` into files, commands and open applications; `find` gives the local file behind a path."""
     for step in steps:
         given: Mapping[str, Any] = step.parameters
-        if step.type == "upload_file":
-            _upload(given, machine, refusals, find)
+        if step.type in ("upload_file", "download"):
+            _upload(step, machine, refusals, find)
         elif step.type == "open":
             _open(str(given.get("path", "")), machine, refusals)
         elif step.type == "launch":
@@ -129,19 +130,34 @@ def _text(command: object) -> str:
     return " ".join(map(str, command)) if isinstance(command, list) else str(command)
 
 
-def _upload(given: Mapping[str, Any], machine: Machine, refusals: Refusals, find: Callable[[str], Path | None]) -> None:
-    for file in given.get("files", ()):
-        source, target = file.get("local_path"), home_file(file.get("path"))
-        if not isinstance(source, str):
-            raise ImportFailed(f"upload_file.files: got {file!r:.120}, expected local_path and path")
-        found = find(source)
-        if found is None:
+def _upload(step: Step, machine: Machine, refusals: Refusals, find: Callable[[str], Path | None]) -> None:
+    """`upload_file` names local files; a `download` is served from a copy that OSWorld's cache has left, if any."""
+    key = "local_path" if step.type == "upload_file" else "url"
+    files = step.parameters.get("files")
+    for file in files if isinstance(files, list) else [files]:
+        if not isinstance(file, dict) or not isinstance(file.get(key), str) or not isinstance(file.get("path"), str):
+            raise ImportFailed(f"{step.type}.files: got {file!r:.120}, expected {key} and path")
+        source, path = str(file[key]), str(file["path"])
+        target = home_file(path)
+        found = find(source) if key == "local_path" else find(downloaded(source, path)) or find(last_part(source))
+        if found is None and key == "url":
+            refusals.add(f"needs the network: it downloads {last_part(source)}")
+        elif found is None:
             refusals.add(f"an input file is missing: {source}")
         elif target is None:
-            refusals.add(f"needs a file outside of the home: {file.get('path')}")
+            refusals.add(f"needs a file outside of the home: {path}")
         else:
             machine.originals[source] = found.read_bytes()
             _place(target, found.read_bytes(), machine)
+
+
+def downloaded(url: str, path: str) -> str:
+    """What OSWorld calls a downloaded file in its cache."""
+    return f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{Path(path).name}"
+
+
+def last_part(url: str) -> str:
+    return Path(unquote(urlsplit(url).path)).name or url
 
 
 def _place(target: str, data: bytes, machine: Machine) -> None:

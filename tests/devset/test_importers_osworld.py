@@ -14,7 +14,7 @@ from devset.checks.osworld import flags
 from devset.importers.metrics import PIP, Metrics
 from devset.importers.offer import ImportFailed, Offer
 from devset.importers.osworld import offers
-from devset.importers.steps import unfit
+from devset.importers.steps import downloaded, unfit
 from devset.task import Task
 from tests.devset.trial import ROOT, make_home, run_script
 
@@ -277,7 +277,7 @@ def test_set_up_that_our_machine_cannot_do(
         ({**EVALUATOR, "func": "drawn"}, "drawn needs skimage"),
         ({**EVALUATOR, "result": {"type": "accessibility_tree"}}, "needs a live machine: the accessibility tree"),
         ({**EVALUATOR, "result": {"type": "open_tabs_info"}}, "needs a live machine: the getter open_tabs_info"),
-        ({**EVALUATOR, "expected": {"type": "cloud_file", "path": "https://x"}}, "needs the network"),
+        ({**EVALUATOR, "expected": {"type": "cloud_file", "path": "https://x/a", "dest": "a"}}, "needs the network"),
         ({**EVALUATOR, "expected": {"type": "cache_file", "path": "no.txt"}}, "a reference file is missing: no.txt"),
         ({**EVALUATOR, "result": {"type": "vm_file", "path": "/etc/hosts", "dest": "h"}}, "not frozen: /etc/hosts"),
         ({**EVALUATOR, "result": {"type": "vm_file", "path": "/home/user/.config/a", "dest": "a"}}, "not frozen"),
@@ -298,6 +298,29 @@ def test_an_app_that_our_machine_lacks_and_a_terminal_that_is_open(tmp_path: Pat
     assert offer.reasons == ("needs the app gimp",)
     opens = step("execute", command=["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 'alt', 't')"])
     assert taken(published(tmp_path / "two", EVALUATOR, config=[opens]), package).channels == {"terminal"}
+
+
+def test_downloads_are_served_from_a_cache_that_osworld_left(tmp_path: Path, package: Path) -> None:
+    url = "https://x.org/files/in%20put.xlsx"
+    cloud = {"type": "cloud_file", "path": ["https://x.org/a", "https://x.org/b"], "dest": ["a.txt", "b.txt"],
+             "multi": True, "gives": [1]}  # fmt: skip
+    file = {"type": "vm_file", "path": "/home/user/in.xlsx", "dest": "in.xlsx"}
+    root = published(
+        tmp_path / "in",
+        {"func": "sizes", "result": file, "expected": cloud},
+        config=[step("download", files=[{"url": url, "path": "/home/user/in.xlsx"}])],
+    )
+    assert only(root, package).reasons == (
+        "needs the network: it downloads in put.xlsx", "needs the network: it downloads a",
+        "needs the network: it downloads b",
+    )  # fmt: skip
+    for folder in ("cache/ab-1", "cache/other"):
+        (root / folder).mkdir(parents=True)
+        for name in (downloaded(url, "/home/user/in.xlsx"), "a.txt", "b.txt"):
+            (root / folder / name).write_text(f"{folder} {name}")
+    task = taken(root, package)
+    assert task.exec_files["in.xlsx"].startswith(b"cache/ab-1") and task.gt_files["cache/a.txt"] == b"cache/ab-1 a.txt"
+    assert json.loads(task.gt_files["osworld.json"])["expected"] == [{"type": "cache_file", "path": "b.txt"}]
 
 
 def test_a_file_that_comes_after_a_command_is_put_there_after_it(tmp_path: Path, package: Path) -> None:
@@ -350,6 +373,7 @@ def test_what_a_metric_needs_is_found_by_reading_its_source(package: Path) -> No
         ({**EVALUATOR, "result": {"type": "vm_command_line"}}, "evaluator.result.command: got None"),
         ({**EVALUATOR, "expected": {"type": "cache_file", "path": "../x"}}, "evaluator.expected.path: got '../x'"),
         ({"func": 7}, "evaluator.func"),
+        ({**EVALUATOR, "expected": {"type": "cloud_file", "path": "https://x.org/a"}}, "expected.dest: got None"),
     ],
 )  # fmt: skip
 def test_a_malformed_task_names_file_field_and_value(
