@@ -137,7 +137,6 @@ class Evaluation:
             "vm_command_line": lambda: self.run(spec["command"], bool(spec.get("shell")))[0],
             "vm_command_error": lambda: self.run(spec["command"], bool(spec.get("shell")))[1],
             "list_directory": lambda: _tree(self._live / _below(spec["path"])),
-            "content_from_vm_file": lambda: self._last_row(spec),
         }
         return getters[spec["type"]]()
 
@@ -165,14 +164,6 @@ class Evaluation:
                 raise SystemExit(f"the reference file {name} is not here")
             found.append(str(place / name))
         return found if isinstance(spec["path"], list) else found[0]
-
-    def _last_row(self, spec: Spec) -> list[str]:
-        path = self._vm_file({"path": spec["path"], "dest": Path(spec["path"]).name})
-        if not isinstance(path, str):
-            raise FileNotFoundError(spec["path"])
-        import pandas
-
-        return [str(value) for value in pandas.read_excel(path).iloc[-1].astype(str).tolist()]
 
 
 def _below(path: str) -> str:

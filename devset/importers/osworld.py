@@ -40,12 +40,15 @@ CACHE = "/tmp/osworld"
 CHECK = "from devset.checks.osworld import main\n\nmain()\n"
 INFEASIBLE = "infeasible"
 FLAGS = "check_os_"  # DeskCraft's metrics of printed flags, which desktop-env lacks
-FILES = ("vm_file", "content_from_vm_file", "list_directory")
+FILES = ("vm_file", "list_directory")
 COMMANDS = ("vm_command_line", "vm_command_error")
 # Every getter that desktop-env 1.0.2 knows and that has no counterpart here, with the reason to give.
 LIVE = {
     "rule_relativeTime": "depends on today's date and on where the machine is",
     "time_diff_range": "depends on today's date",
+    "content_from_vm_file": "a getter we lack: content_from_vm_file",
+    "background_image_in_slide": "a getter we lack: background_image_in_slide",
+    "audio_in_slide": "a getter we lack: audio_in_slide",
     "vm_terminal_output": "needs a live machine: the terminal's window",
     "accessibility_tree": "needs a live machine: the accessibility tree",
     "vm_screen_size": "needs a live machine: the screen",

@@ -232,18 +232,18 @@ def test_what_a_dockerfile_copies_and_runs(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "Dockerfile").write_text(
-        "ARG V=12\nFROM debian:${V}\nENV DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8\nWORKDIR /work\nWORKDIR sub\n"
-        'COPY --chown=1:1 *.txt /data/\nCOPY a.txt renamed.txt\nCOPY ["d", "/work/d"]\nADD . all/\n'
-        "RUN chown -R x /work && rm -rf /var/lib/apt/lists/* && echo 'a && b; c' > /work/e; true\nCMD [\"/bin/bash\"]\n"
+        "ARG V=12\nFROM debian:${V}\nENV DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8\nWORKDIR /srv\nWORKDIR sub\n"
+        'COPY --chown=1:1 *.txt /data/\nCOPY a.txt renamed.txt\nCOPY ["d", "/srv/d"]\nADD . all/\n'
+        "RUN chown -R x /srv && rm -rf /var/lib/apt/lists/* && echo 'a && b; c' > /srv/e; true\nCMD [\"/bin/bash\"]\n"
     )
     refusals = Refusals()
     image = read_image(tmp_path / "Dockerfile", OFFERED, refusals)
-    assert refusals.reasons == [] and image.workdir == "/work/sub" and image.roots == {"/work", "/data"}
+    assert refusals.reasons == [] and image.workdir == "/srv/sub" and image.roots == {"/srv", "/data"}
     assert set(image.files) == {
-        "/data/a.txt", "/data/b.txt", "/work/sub/renamed.txt", "/work/d/c.txt",
-        "/work/sub/all/a.txt", "/work/sub/all/b.txt", "/work/sub/all/d/c.txt",
+        "/data/a.txt", "/data/b.txt", "/srv/sub/renamed.txt", "/srv/d/c.txt",
+        "/srv/sub/all/a.txt", "/srv/sub/all/b.txt", "/srv/sub/all/d/c.txt",
     }  # fmt: skip
-    assert image.commands == ["cd /work/sub && echo 'a && b; c' > /work/e"]
+    assert image.commands == ["cd /srv/sub && echo 'a && b; c' > /srv/e"]
 
 
 def test_an_image_of_terminal_bench_starts_in_app(tmp_path: Path) -> None:
