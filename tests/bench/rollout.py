@@ -48,7 +48,7 @@ from harnesses.tree import harness_from_files, read_tree, seed_path
 ROOT = Path(__file__).parents[2]
 PEERS = Path(__file__).parent / "peers"
 CALLS, TOGETHER, LATENCY_S, ROUNDS = 5, 128, 0.5, 5
-AT_ONCE, WORKERS, PEER_SAMPLES = 2_000, 64, 100
+AT_ONCE, WORKERS, PEER_SAMPLES = 2_000, 128, 100
 GOAL_SHARE, GOAL_CALLS = 0.95, 1_000
 EMPTY_HOME = home_tar({})
 LOOK = reply("Look around.", ("bash", {"command": "ls -la"}))

@@ -65,7 +65,7 @@ def test_u23_what_is_not_finite_is_unknown_and_never_a_number(run_copy: Path) ->
     record["cost_usd"], record["seconds_per_task"], record["tokens_per_solved"] = float("inf"), float("nan"), 1.5
     evaluations.write_text("\n".join([json.dumps(record).replace("1.5", "1e999"), *rest]) + "\n")
     scorecards = run_copy / "scorecards.jsonl"
-    scorecards.write_text(scorecards.read_text().replace('"seconds": 30.0', '"seconds": NaN'))
+    scorecards.write_text(scorecards.read_text().replace('"seconds":30.0', '"seconds":NaN'))
     run = open_run(run_copy)
     read = run.all(Evaluation)[0]
     assert (read.cost_usd, read.seconds_per_task, read.tokens_per_solved) == (None, None, None)
@@ -93,7 +93,7 @@ def test_u20_what_is_appended_shows_without_a_restart(run_copy: Path) -> None:
 def test_u21_filters_come_from_the_run(run_copy: Path) -> None:
     assert open_run(run_copy).distinct("apps") == ["calc", "files"]
     rollouts = run_copy / "rollouts.jsonl"
-    rollouts.write_text(rollouts.read_text().replace('"apps": ["calc"]', '"apps": ["gimp"]'))
+    rollouts.write_text(rollouts.read_text().replace('"apps":["calc"]', '"apps":["gimp"]'))
     assert open_run(run_copy).distinct("apps") == ["calc", "files", "gimp"]
 
 

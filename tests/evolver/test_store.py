@@ -116,8 +116,8 @@ def test_s49_resume_by_the_same_config_and_refuse_another(tmp_path: Path) -> Non
     before = {p.name: p.read_bytes() for p in store.path.iterdir() if p.is_file()}
     again = Store.create(store.path, RunConfig())
     assert again.run_id == store.run_id and len(again.all(Scorecard)) == 2
-    with pytest.raises(UsageError, match=r"race\.alpha: 0\.05 → 0\.1.*seed: 0 → 7|seed: 0 → 7.*race") as error:
-        Store.create(store.path, RunConfig(seed=7, race=RaceConfig(alpha=0.1)))
+    with pytest.raises(UsageError, match=r"race\.alpha: 0\.1 → 0\.2.*seed: 0 → 7|seed: 0 → 7.*race") as error:
+        Store.create(store.path, RunConfig(seed=7, race=RaceConfig(alpha=0.2)))
     assert "--fresh" in str(error.value)
     assert {p.name: p.read_bytes() for p in store.path.iterdir() if p.is_file()} == before
 
