@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evolver.compare import Arms, Comparison, compare, detectable_effect, flip_rates, tokens_per_solved
+from evolver.compare import SAVING_SHARE, Arms, Comparison, compare, detectable_effect, flip_rates, tokens_per_solved
 from evolver.config import RaceConfig
 from evolver.intervals import look_levels
 from evolver.population import mean_success
@@ -24,11 +24,12 @@ Route = Literal["better", "cheaper"]
 
 
 def shown_by(found: Comparison, rules: RaceConfig, alpha: float) -> set[Route]:
-    """The ways in which the comparison shows, at `alpha`, that the candidate deserves to replace the incumbent."""
+    """The ways in which the comparison shows, at `alpha` for both together, that the candidate deserves to replace the
+    incumbent."""
     routes: set[Route] = set()
     if not found.covered or found.effect.point is None:
         return routes
-    if found.p_better <= alpha and found.effect.point > 0:
+    if found.p_better <= alpha * (1 - SAVING_SHARE) and found.effect.point > 0:
         routes.add("better")
     saved = found.saving.point is not None and found.saving.point >= rules.min_saving
     if saved and (found.saving_lower or 0) > 0 and found.lower is not None and found.lower > -rules.margin:
@@ -130,15 +131,11 @@ def confirm_level(rules: RaceConfig, spent: float) -> float:
 
 
 def confirmed(case: Case, arms: Arms, rules: RaceConfig, seed: int) -> tuple[Comparison, float, list[Route]]:
-    """A look at fresh attempts: the comparison, its level, and the ways of the race that it shows again.
-
-    Two ways to be confirmed share the error.
-    """
-    routes = shown_by(case.race, rules, case.looks[-1].alpha)
-    level = confirm_level(rules, case.spent) / max(1, len(routes))
-    share = spending(confirm_steps(rules), level)[case.confirm_look]
-    found = compare(arms, rules, share, seed)
-    return found, share, sorted(routes & shown_by(found, rules, share))
+    """A look at fresh attempts: the comparison, its level, and the ways of the race that it shows again."""
+    raced = shown_by(case.race, rules, case.looks[-1].alpha)
+    level = spending(confirm_steps(rules), confirm_level(rules, case.spent))[case.confirm_look]
+    found = compare(arms, rules, level, seed)
+    return found, level, sorted(raced & shown_by(found, rules, level))
 
 
 def undecided(case: Case, rules: RaceConfig, seed: int) -> bool:
@@ -156,7 +153,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
     found = None
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:
-        found, share, routes = confirmed(case, case.confirmation, rules, seed)
+        found, level, routes = confirmed(case, case.confirmation, rules, seed)
         reasons.append(f"fresh confirmation on select: {_words(found)}")
         if routes == ["cheaper"] and mean_success(case.dev.candidate) < case.best_success - rules.margin:
             routes = []
@@ -164,7 +161,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         verdict = "promote" if routes else _without_promotion(found, rules)
         raced = shown_by(case.race, rules, case.looks[-1].alpha)
         held = " and ".join(ROUTES[route] for route in routes or sorted(raced))
-        reasons.append(f"{held}: {'confirmed' if routes else 'not confirmed'} at alpha {share:.3g} (one-sided)")
+        reasons.append(f"{held}: {'confirmed' if routes else 'not confirmed'} at alpha {level:.3g} (one-sided)")
     else:
         verdict = _without_promotion(case.race, rules)
     reasons.append(_why(verdict, found or case.race, rules))
