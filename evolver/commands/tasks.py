@@ -1,4 +1,4 @@
-"""Commands about the shared tasks: list, show, import, admit, report."""
+"""Commands about the shared tasks: list, show, import, admit, report (evolver.commands.overlap compares sets)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def admit(
     """
     from evolver.imports import VERDICTS, read_tasks
 
-    folder = Path(task[0]) if task and len(task) == 1 and Path(task[0]).is_dir() else None
+    one = task[0] if task and len(task) == 1 else ""
+    folder = Path(one) if one and Path(one).is_dir() and not _is_task_dir(one) else None
+    imported = folder is not None or any(map(_is_task_dir, task or ()))
     if folder is not None:
         chosen = read_tasks(folder)[:limit]
     elif task:
@@ -106,7 +108,7 @@ def admit(
     else:
         chosen = _splits([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
     log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
-    refused = asyncio.run(_admit(chosen, (backend, workers, folder is None), log))
+    refused = asyncio.run(_admit(chosen, (backend, workers, not imported), log))
     say(f"{len(chosen) - refused:,} of {len(chosen):,} admitted; verdicts: {log}")
     if refused:
         raise typer.Exit(1)
@@ -221,11 +223,18 @@ def _percent(share: float | None) -> str:
 
 
 def find(task_id: str, why: str | None = None, place: Path = RUNS) -> Task:
-    """Raises `UsageError` for an unknown id, with the ids nearest to it, and for one of test unless `why` is given."""
+    """The task of this id, or in this directory. Raises `UsageError` for an unknown id, with the ids nearest to it, and
+    for one of test unless `why` is given."""
     import difflib
 
+    from devset.directory import TaskError, read_task_dir
     from devset.splits import SEALED, Sealed, UnknownTask, find_task, load_split
 
+    if _is_task_dir(task_id):
+        try:
+            return read_task_dir(Path(task_id).resolve())
+        except TaskError as error:
+            raise UsageError(str(error)) from error
     try:
         found = find_task(task_id, unsealed=why is not None)
     except Sealed as error:
@@ -238,6 +247,10 @@ def find(task_id: str, why: str | None = None, place: Path = RUNS) -> Task:
     if why is not None and found.split in SEALED:
         _record(place, found.split, why)
     return found
+
+
+def _is_task_dir(name: str) -> bool:
+    return (Path(name) / "task.toml").is_file()
 
 
 def _splits(splits: list[Split], limit: int | None, why: str | None, place: Path) -> list[Task]:

@@ -49,6 +49,18 @@ def test_import_writes_task_directories_and_lists_the_rest(
     assert [one["hash"] for one in manifest["offered"]] == [found.hash, None, None]
 
 
+def test_an_imported_task_is_shown_by_its_directory(
+    tmp_path: Path, published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    called(capsys, "tasks", "import", "officebench", str(published), "--out", str(out))
+    code, said, _ = called(capsys, "tasks", "show", str(out / "officebench-1-1-0"))
+    assert code == 0 and "Task: Make a.txt." in said and "in no split" in said
+    (out / "officebench-1-1-0/check.py").unlink()
+    code, _, err = called(capsys, "tasks", "show", str(out / "officebench-1-1-0"))
+    assert code == 2 and "check.py: missing" in err
+
+
 def test_what_is_no_longer_taken_in_is_removed(
     tmp_path: Path, published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
