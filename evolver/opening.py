@@ -1,7 +1,7 @@
 """Opens the sealed split, and leaves a record of who did so, when, why and by which command.
 
-Rollouts of test tasks are for the gap between two harnesses and for what a distillation came to; whoever else wants to
-see them says so with `--open-test WHY`. What an author is told never comes from here.
+Rollouts of test tasks are for the gap between two harnesses and for what a distillation came to; whoever wants to see
+them one by one says so with `--open-test WHY`. What an author is told never comes from here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from devset.splits import SEALED, load_split
 from devset.task import Split, Task
 from evolver.audit import Opening
 from evolver.errors import UsageError
+from evolver.records import Rollout
 from evolver.store import Store
 
 LOG = "openings.jsonl"  # beside whatever a command without a run writes; a run keeps them among its records
@@ -49,6 +50,17 @@ def record_opening(place: Store | Path, split: Split, why: str, *, flagged: bool
         place.mkdir(parents=True, exist_ok=True)
         with (place / LOG).open("a", encoding="utf-8") as lines:
             lines.write(opening.model_dump_json() + "\n")
+
+
+def is_shown(store: Store, rollout: Rollout) -> bool:
+    """Whether this attempt may be shown on its own: its split is not sealed, or a person has opened it in this run."""
+    split = rollout.key.split
+    return split not in SEALED or any(opening.flagged and opening.split == split for opening in store.all(Opening))
+
+
+def unseal(store: Store) -> str:
+    """How to open the sealed split of a run all the same."""
+    return f"to see it all the same, say what for: evolver rollout list {store.path} --open-test WHY (it is recorded)"
 
 
 def _who() -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolver.commands.talk import AsJson, RunDir, show_json, show_table
+from evolver.commands.talk import AsJson, OpenTest, RunDir, say, show_json, show_table
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,14 +23,16 @@ def list_rollouts(
     run: RunDir,
     harness: Annotated[str | None, typer.Option(help="Only under this harness (name, id or its beginning).")] = None,
     task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
+    open_test: OpenTest = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the attempts of a run with what became of them.
+    """Lists the attempts of a run with what became of them; those on the sealed test split only when it is opened.
 
     \b
     Example:
       evolver rollout list runs/demo --task files.rename-0003
     """
+    from evolver.opening import is_shown, record_opening, unseal
     from evolver.records import Rollout, Scorecard
     from evolver.report import harness_names
     from evolver.store import Store
@@ -43,12 +45,18 @@ def list_rollouts(
         raise UsageError(f"no rollout under a harness {harness!r}; known: {', '.join(sorted(known.values()))}")
     if task is not None and not any(r.key.task_id == task for r in store.all(Rollout)):
         raise UsageError(f"no rollout of task {task!r} in {run}: `evolver rollout list {run}` shows all")
-    found = [
-        row_of(r, cards.get(r.id), names)
+    matching = [
+        r
         for r in store.all(Rollout)
         if (names.get(r.key.harness_id) == harness or r.key.harness_id.startswith(harness or ""))
         and task in (None, r.key.task_id)
     ]
+    if open_test is not None:
+        record_opening(store, "test", open_test, flagged=True)
+    shown = [r for r in matching if is_shown(store, r)]
+    if len(shown) < len(matching):
+        say(f"without {len(matching) - len(shown):,} attempts on test, which is sealed; {unseal(store)}")
+    found = [row_of(r, cards.get(r.id), names) for r in shown]
     if as_json:
         show_json({"rollouts": found})
         return

@@ -39,12 +39,15 @@ def show(
       evolver show r-0b2f --turn 3 --request        the body of that model call (--json: with frames by name)
       evolver show r-0b2f --atif /tmp/trajectory    trajectory.json and its frames
     """
+    from evolver.opening import is_shown, unseal
     from evolver.records import Scorecard
     from evolver.report import harness_names
     from evolver.store import Store
 
     store = Store.open(run)
     found = find(store, rollout)
+    if not is_shown(store, found):
+        raise UsageError(f"{found.id} is an attempt on {found.key.split}, which is sealed; {unseal(store)}")
     card = store.get(Scorecard, found.id)
     if request:
         _show_request(store, found, turn, as_json)
