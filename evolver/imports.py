@@ -41,9 +41,11 @@ class Imported(Record):
 
 
 class SourceReport(Record):
-    """What became of one source. Rates are None before anything was run; `reasons` counts tasks by kind of reason."""
+    """What became of one source, imported into `folder`. Rates are over the tasks that were run (None before any was);
+    an infeasible task is one that always giving up passes. The reasons count tasks by kind of reason."""
 
     source: str
+    folder: str
     offered: int
     imported: int
     admitted: int
@@ -107,6 +109,7 @@ def source_report(folder: Path) -> SourceReport:
     held = [v for v in run if not v.admitted]
     return SourceReport(
         source=manifest.source,
+        folder=str(folder),
         offered=len(manifest.offered),
         imported=len(hashes),
         admitted=sum(v.admitted for v in run),

@@ -203,10 +203,11 @@ def report(
     if as_json:
         show_json({"sources": [one.model_dump(mode="json") for one in found]})
         return
-    columns = ("source", "offered", "imported", "admitted", "proven", "quarantined", "not run",
+    columns = ("source", "folder", "offered", "imported", "admitted", "proven", "quarantined", "not run",
                "no-op passes", "always-fail passes", "checker crashes", "time")  # fmt: skip
     rows = [
-        (r.source, *(f"{n:,}" for n in (r.offered, r.imported, r.admitted, r.proven, r.quarantined, r.not_run)),
+        (r.source, Path(r.folder).name,
+         *(f"{n:,}" for n in (r.offered, r.imported, r.admitted, r.proven, r.quarantined, r.not_run)),
          _percent(r.noop_passes), _percent(r.fail_passes), _percent(r.checker_crashes), f"{r.seconds:,.0f} s")
         for r in found
     ]  # fmt: skip
@@ -215,7 +216,7 @@ def report(
         kinds = [("not taken in", one.refused_reasons), ("quarantined", one.quarantine_reasons)]
         lines = [(what, f"{n}", reason) for what, counted in kinds for reason, n in counted.items()]
         if lines:
-            show_table(f"{one.source}: reasons", ("", "tasks", "reason"), lines)
+            show_table(f"{one.source}, {Path(one.folder).name}: reasons", ("", "tasks", "reason"), lines)
 
 
 def _percent(share: float | None) -> str:
