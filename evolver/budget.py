@@ -39,6 +39,15 @@ class Spent:
             self.rollout_ids.add(entry.rollout_id)
 
 
+@dataclass(frozen=True)
+class Need:
+    """What one proposal takes: rollouts, and tokens and dollars a rollout, as far as they are known."""
+
+    rollouts: int
+    tokens: float | None = None
+    cost_usd: float | None = None
+
+
 class Budget:
     """The one ledger of a run with its caps. Sums follow the store, so a child process's spending counts too."""
 
@@ -62,6 +71,23 @@ class Budget:
         """Call before each model call. Raises `BudgetSpent` naming the cap that is reached."""
         for name, spent, cap in (("", self.spent(), self._caps), (f"{role}.", self.spent(role), self._caps.of(role))):
             _hold(f"caps.{name}", spent, cap)
+
+    def proposals(self, need: Need) -> tuple[int, str] | None:
+        """How many proposals the caps still buy, and the cap that binds first; None where no cap says."""
+        bought: list[tuple[int, str]] = []
+        for name, spent, cap in (
+            ("caps.", self.spent(), self._caps),
+            ("caps.teacher.", self.spent("teacher"), self._caps.teacher),
+        ):
+            takes = (
+                ("rollouts", cap.rollouts, spent.rollouts, 1.0),
+                ("tokens", cap.tokens, spent.tokens, need.tokens),
+                ("cost_usd", cap.cost_usd, spent.cost_usd, need.cost_usd),
+            )
+            for what, limit, used, each in takes:
+                if limit is not None and each:
+                    bought.append((max(0, int((limit - used) / (each * need.rollouts))), f"{name}{what} = {limit:,}"))
+        return min(bought, default=None)
 
     def charge(self, entry: LedgerEntry) -> None:
         """Writes one entry (`Store.settled` makes it durable; a rollout's is made again where a crash lost it).

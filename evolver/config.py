@@ -17,7 +17,7 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 OPENAI_KEY = "OPENAI_API_KEY"
 SECRET_WORDS = ("key", "token", "secret", "password")
-RESUMABLE = ("caps", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares")
+RESUMABLE = ("caps", "min_proposals", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares")
 
 
 class Section(BaseModel):
@@ -200,6 +200,8 @@ class Price(Section):
 
 
 class RunConfig(Section):
+    """All settings of a run. One whose caps buy fewer than `min_proposals` proposals does not start."""
+
     seed: int = 0
     lineage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] = "main"
     root: Annotated[str, Field(min_length=1)] = "alpha"
@@ -212,6 +214,7 @@ class RunConfig(Section):
     distil: DistilConfig = DistilConfig()
     gap: GapConfig = GapConfig()
     caps: Caps = Caps()
+    min_proposals: Count = 3
     prices: dict[str, Price] = {}
     allow_unpriced: bool = False
 

@@ -6,8 +6,6 @@ Everything is recomputed from the run's records, so the same command resumes a r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 from devset.task import Split, Task
@@ -27,24 +25,10 @@ from evolver.race import (
     start_lineage,
 )
 from evolver.records import Candidate
+from evolver.stops import End, Stop, preflight, reached
 from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
 
 Tasks = Callable[[Split, int | None], Sequence[Task]]
-
-
-class Stop(StrEnum):
-    BUDGET = "budget"
-    AUTHORS_DONE = "authors_done"
-    TARGET = "target"
-    ERROR = "error"
-
-
-@dataclass(frozen=True)
-class End:
-    """Why the run stopped, in a word and in a line."""
-
-    reason: Stop
-    detail: str
 
 
 async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_in_child) -> End:
@@ -56,9 +40,11 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     authors = make_authors(lab.store, lab.library)
     pairs = [(enter(lab.library, a), enter(lab.library, b)) for a, b in lab.config.gap.pairs]
     try:
+        preflight(lab, grounds)
         success = await start_lineage(lab, grounds.dev)
+        preflight(lab, grounds)
         await _follow_promotions(lab, distil)
-        while not _reached(lab, success):
+        while (end := reached(lab, success)) is None:
             candidate = await _next_candidate(lab, authors)
             if candidate is None:
                 break
@@ -74,9 +60,9 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
         return End(Stop.BUDGET, str(error))
     except NotReady as error:
         return End(Stop.ERROR, str(error))
-    if _reached(lab, success):
-        return End(Stop.TARGET, f"the incumbent solves {100 * success:.1f} % of dev, the target is reached")
-    return End(Stop.AUTHORS_DONE, f"{len(population_of(lab).decisions)} candidates decided; no author has another")
+    return end or End(
+        Stop.AUTHORS_DONE, f"{len(population_of(lab).decisions)} candidates decided; no author has another"
+    )
 
 
 async def _next_candidate(lab: Lab, authors: Sequence[Author]) -> Candidate | None:
@@ -111,7 +97,3 @@ async def _follow_promotions(lab: Lab, distil: Distil) -> None:
         lab.library.advance(lab.config.lineage, population.incumbent)
     chosen = population.lineage[1 : 1 + lab.config.distil.max_promotions]
     await ensure_students(lab, chosen, distil)
-
-
-def _reached(lab: Lab, success: float) -> bool:
-    return lab.config.race.target is not None and success >= lab.config.race.target

@@ -40,6 +40,12 @@ class Population:
         """Proposed and not yet decided, oldest first."""
         return [c for c in self.candidates if c.parents and c.id not in self.decision_of]
 
+    @property
+    def since_promotion(self) -> int:
+        """How many candidates in a row were decided without a promotion."""
+        verdicts = [decision.verdict for decision in self.decisions]
+        return next((n for n, verdict in enumerate(reversed(verdicts)) if verdict == "promote"), len(verdicts))
+
     @cached_property
     def decision_of(self) -> dict[str, Decision]:
         """Candidate id → its decision."""

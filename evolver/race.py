@@ -11,7 +11,7 @@ from pathlib import Path
 from devset.task import Task
 from evolver.authors.human import enter
 from evolver.calibrate import require_fit
-from evolver.compare import Arms
+from evolver.compare import Arms, detectable_effect
 from evolver.decide import (
     Case,
     Step,
@@ -109,10 +109,13 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
     _trip([r for r in _rollouts(lab, root) if r.started_at >= started])
     record_evaluation(lab, root, "race", dev, attempts=1)
     success = dev_success(lab)
-    if population_of(lab).incumbent == root and success > lab.config.race.saturation:
+    rules = lab.config.race
+    if population_of(lab).incumbent == root and success > rules.saturation:
+        least = detectable_effect(len(dev), rules.attempts[-1], rules.screen_alpha)
         raise UsageError(
             f"root {lab.config.root!r} solves {100 * success:.1f} % of dev, above race.saturation: "
-            "nothing is left to learn there; take harder tasks or a weaker root"
+            f"nothing is left to learn there, where {len(dev)} tasks show no lead below about {100 * least:.0f} pp; "
+            "take harder tasks or a weaker root"
         )
     return success
 

@@ -394,6 +394,6 @@ class Ending(Record):
     """How one start of a run ended, so that a spent budget is never read as a finished search."""
 
     id: str
-    reason: Literal["done", "budget", "interrupted", "failed"]
+    reason: Literal["done", "target", "plateau", "budget", "interrupted", "failed"]
     detail: str
     at: Finite

@@ -85,13 +85,20 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
         f"run {store.run_id}, lineage {store.config.lineage}, seed {store.config.seed}",
         f"{len(store.all(Rollout)):,} rollouts, {graded:,} graded, {unscored:,} unscored (our failure: in no mean)",
     ]
-    incumbent = Population(store.all(Candidate), store.all(Decision)).incumbent
-    if incumbent is not None:
-        lines.append(f"best harness: {_name(incumbent, names)}")
+    population = Population(store.all(Candidate), store.all(Decision))
+    if population.incumbent is not None:
+        lines.append(f"best harness: {_name(population.incumbent, names)}")
+    if population.decisions:
+        allowed = store.config.race.lineage_alpha
+        lines.append(f"errors: {population.alpha_spent:.4f} of {allowed:g} spent (chance of promoting a neutral edit)")
+    for promoted in population.promotions:
+        if promoted.cumulative is not None:
+            claim = f"{_name(promoted.candidate_harness, names)} against the root: {pp(promoted.cumulative)}"
+            lines.append(f"{claim} of success on select, on attempts that decided nothing before")
     if not endings:
         lines.append("state: not ended (running, or killed: the same command resumes it)")
-    elif endings[-1].reason == "done":
-        lines.append("state: done")
+    elif endings[-1].reason in ("done", "target", "plateau"):
+        lines.append(f"state: done ({endings[-1].reason}): {endings[-1].detail}")
     else:
         lines.append(f"state: stopped before the end ({endings[-1].reason}): {endings[-1].detail}")
     return lines

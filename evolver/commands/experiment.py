@@ -29,6 +29,7 @@ DEMO = Path(__file__).parents[1] / "demo.toml"
 STOPPED = {130: "Ctrl-C", 143: "terminated"}
 LOW_DISK = 2e9
 
+EndReason = Literal["done", "target", "plateau", "budget", "interrupted", "failed"]
 Backend = Annotated[
     Literal["auto", "docker", "local"] | None,
     typer.Option(help="Where rollouts run; the config's choice if absent."),
@@ -233,9 +234,9 @@ def _move_aside(out: Path) -> None:
 async def _experiment(lab: Lab) -> int:
     """The whole loop; returns the exit code and records how it ended. A cap that left no room for one call, or a model
     that does not answer, is wrong input (2); a cap reached on the way is 4."""
-    from evolver.loop import Stop
     from evolver.loop import run as run_loop
     from evolver.records import Rollout
+    from evolver.stops import Stop
 
     before = len(lab.store.all(Rollout))
     end = await run_loop(lab)
@@ -247,7 +248,8 @@ async def _experiment(lab: Lab) -> int:
         _end(lab.store, "failed", end.detail)
         say(f"evolver: {end.detail}")
         return 2
-    _end(lab.store, "done", end.detail)
+    ends: dict[Stop, Literal["target", "plateau"]] = {Stop.TARGET: "target", Stop.PLATEAU: "plateau"}
+    _end(lab.store, ends.get(end.reason, "done"), end.detail)
     return 0
 
 
@@ -313,7 +315,7 @@ async def _watched(lab: Lab) -> AsyncIterator[None]:
             observer.close()
 
 
-def _end(store: Store, reason: Literal["done", "budget", "interrupted", "failed"], detail: str) -> None:
+def _end(store: Store, reason: EndReason, detail: str) -> None:
     from evolver.records import Ending
 
     store.append(Ending(id=f"end-{uuid.uuid4().hex[:16]}", reason=reason, detail=detail, at=time.time()))

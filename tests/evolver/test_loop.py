@@ -22,7 +22,7 @@ from evolver.config import (
 )
 from evolver.errors import ProviderFailed, UsageError
 from evolver.lab import Lab
-from evolver.loop import Stop, run
+from evolver.loop import run
 from evolver.population import Population
 from evolver.protocols import Request
 from evolver.race import interleaved
@@ -38,6 +38,7 @@ from evolver.records import (
     Rollout,
     Scorecard,
 )
+from evolver.stops import Stop
 from evolver.testing import FakeSandbox, FakeSandboxes
 from harnesses.edit import with_changes
 from harnesses.harness import Environment
@@ -232,7 +233,7 @@ async def test_e10_a_frozen_harness_is_what_was_raced_byte_for_byte(tmp_path: Pa
 
 async def test_e35_e17_a_spent_budget_is_not_a_finished_search_and_a_higher_cap_goes_on(tmp_path: Path) -> None:
     model = Coin(shell_helps)
-    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=40)), model)
+    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=40), min_proposals=0), model)
     end = await run(lab, tasks=split_tasks, distil=Students(lab))
     assert end.reason is Stop.BUDGET and "caps.rollouts = 40" in end.detail
     assert 40 <= len(lab.store.all(Rollout)) <= 41
@@ -249,9 +250,64 @@ async def test_e35_a_reached_target_ends_the_search(tmp_path: Path) -> None:
     assert end.reason is Stop.TARGET and len(lab.store.all(Decision)) == 1
 
 
+async def test_e35_candidates_that_bring_nothing_end_the_search_as_a_plateau(tmp_path: Path) -> None:
+    people = tuple(HumanAuthor(kind="human", harness=h, why="w") for h in ("beta1", "beta2"))
+    race = RaceConfig(attempts=(1, 2), confirm_attempts=2, patience=1)
+    lab = coin_lab(tmp_path / "run", config(race=race, authors=people), Coin(lambda request: (0.5, 100)))
+    end = await run(lab, tasks=split_tasks, distil=Students(lab))
+    assert end.reason is Stop.PLATEAU and len(lab.store.all(Decision)) == 1
+
+
+async def test_e16_caps_that_buy_fewer_than_three_proposals_refuse_to_start(tmp_path: Path) -> None:
+    model = Coin(shell_helps)
+    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=100)), model)
+    with pytest.raises(
+        UsageError, match=r"caps.rollouts = 100 buys 2 proposals of 48 rollouts each.*min_proposals = 0"
+    ):
+        await run(lab, tasks=split_tasks, distil=Students(lab))
+    assert model.calls == 0
+
+
+async def test_e16_a_cap_on_tokens_is_judged_once_the_root_has_shown_what_a_rollout_takes(tmp_path: Path) -> None:
+    model = Coin(shell_helps)
+    lab = coin_lab(tmp_path / "run", config(caps=Caps(tokens=60_000)), model)
+    with pytest.raises(UsageError, match=r"caps.tokens = 60,000 buys \d proposals"):
+        await run(lab, tasks=split_tasks, distil=Students(lab))
+    assert model.calls == 12
+
+
+async def test_e16_e34_a_run_says_what_its_caps_buy_and_what_its_tasks_can_show(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=1_000)), Coin(shell_helps))
+    lab.observers.append(listener := Listener())
+    await run(lab, tasks=split_tasks, distil=Students(lab))
+    assert "12 dev tasks x 2 attempts detect a lead of about" in listener.texts[0]
+    assert "the caps buy 20 races (caps.rollouts = 1,000)" in listener.texts[0]
+
+
+async def test_e37_every_second_promotion_is_played_against_the_root_on_attempts_of_its_own(tmp_path: Path) -> None:
+    def tools_help(request: Request) -> tuple[float, int]:
+        names = {tool.name for tool in request.tools}
+        return (0.05 + 0.45 * ("bash" in names) + 0.45 * ("a11y_tree" in names), 500)
+
+    people = tuple(HumanAuthor(kind="human", harness=h, why="w") for h in ("beta1", "beta2"))
+    race = RaceConfig(attempts=(1, 2), confirm_attempts=4, root_every=2)
+    tasks = TaskLimitsConfig(dev=24, select=24)
+    distil = DistilConfig(max_promotions=0)
+    lab = coin_lab(tmp_path / "run", config(race=race, authors=people, tasks=tasks, distil=distil), Coin(tools_help))
+    await run(lab, tasks=split_tasks, distil=Students(lab))
+    first, second = lab.store.all(Decision)
+    assert (first.verdict, second.verdict) == ("promote", "promote")
+    assert first.cumulative is None and second.cumulative is not None
+    assert second.cumulative.point is not None and second.cumulative.point > 0.7
+    numbers = [c.key.attempt for c in lab.store.all(Scorecard) if c.key.purpose == "confirm"]
+    assert {8, 9, 10, 11} <= set(numbers) and max(numbers) == 11
+
+
 async def test_e34_a_root_that_solves_everything_is_refused(tmp_path: Path) -> None:
     lab = coin_lab(tmp_path / "run", config(), Coin(lambda request: (1.0, 100)))
-    with pytest.raises(UsageError, match=r"solves 100.0 % of dev, above race.saturation"):
+    with pytest.raises(
+        UsageError, match=r"solves 100.0 % of dev, above race.saturation.*12 tasks show no lead below about \d+ pp"
+    ):
         await run(lab, tasks=split_tasks, distil=Students(lab))
 
 

@@ -1,0 +1,78 @@
+"""When a run does not start (its caps buy too little), and why it ends."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evolver.budget import Need
+from evolver.compare import detectable_effect
+from evolver.decide import confirm_steps, steps
+from evolver.errors import UsageError
+from evolver.lab import Lab
+from evolver.race import Grounds, dev_cards, population_of
+
+
+class Stop(StrEnum):
+    BUDGET = "budget"
+    AUTHORS_DONE = "authors_done"
+    TARGET = "target"
+    PLATEAU = "plateau"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class End:
+    """Why the run stopped, in a word and in a line."""
+
+    reason: Stop
+    detail: str
+
+
+def preflight(lab: Lab, grounds: Grounds) -> None:
+    """Tells the observers; called again once the root was played, it knows what a rollout takes.
+
+    Raises UsageError when the caps buy fewer than `min_proposals` proposals, each raced to its last look. A run that
+    has decided something goes on with whatever is left.
+    """
+    if population_of(lab).decisions:
+        return
+    rules, tasks = lab.config.race, len(grounds.dev)
+    last, most = steps(rules, 1)[-1], confirm_steps(rules)[-1]
+    need = Need(tasks * (last.attempts + last.pool - 1), *_a_rollout(lab))
+    seen = detectable_effect(tasks, last.attempts, rules.screen_alpha)
+    bought = lab.budget.proposals(need)
+    lab.tell(
+        f"{tasks} dev tasks x {last.attempts} attempts detect a lead of about {100 * seen:.0f} pp (power 80 %); a "
+        f"proposal raced to the last look takes {need.rollouts:,} rollouts, its confirmation at most "
+        f"{2 * len(grounds.select) * most.attempts:,} more; the caps buy "
+        + ("any number of them" if bought is None else f"{bought[0]:,} races ({bought[1]})"),
+        1, 1, {},
+    )  # fmt: skip
+    if bought is not None and bought[0] < lab.config.min_proposals:
+        raise UsageError(
+            f"{bought[1]} buys {bought[0]} proposals of {need.rollouts:,} rollouts each, and fewer than "
+            f"{lab.config.min_proposals} say nothing: raise it, take fewer tasks (tasks.dev) or attempts "
+            "(race.attempts), or set min_proposals = 0 to start anyway"
+        )
+
+
+def _a_rollout(lab: Lab) -> tuple[float | None, float | None]:
+    """Mean tokens and dollars of the root's rollouts; None while one is unknown."""
+    root = population_of(lab).root
+    cards = dev_cards(lab, root.harness_id) if root else []
+    tokens = [card.tokens for card in cards if card.tokens is not None]
+    costs = [card.cost_usd for card in cards if card.cost_usd is not None]
+    complete = bool(cards) and len(tokens) == len(costs) == len(cards)
+    return (statistics.mean(tokens), statistics.mean(costs)) if complete else (None, None)
+
+
+def reached(lab: Lab, success: float) -> End | None:
+    """What ends the search although an author might have another candidate."""
+    rules, waited = lab.config.race, population_of(lab).since_promotion
+    if rules.target is not None and success >= rules.target:
+        return End(Stop.TARGET, f"the incumbent solves {100 * success:.1f} % of dev, the target is reached")
+    if rules.patience is not None and waited >= rules.patience:
+        return End(Stop.PLATEAU, f"{waited} candidates in a row brought no promotion")
+    return None
