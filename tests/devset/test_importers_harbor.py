@@ -82,6 +82,15 @@ def test_a_task_is_taken_in(tmp_path: Path) -> None:
     assert task.oracle.terminal is not None and "solve.sh" in task.oracle.terminal[0].command
 
 
+def test_g20_only_instruction_md_says_what_is_asked(tmp_path: Path) -> None:
+    toml = FILES["task.toml"] + '[task]\nname = "a/right"\ndescription = "Placeholder."\n'
+    root = published(tmp_path, **{"task.toml": toml, "task.yaml": "instruction: Placeholder.\n"})
+    task = only(root).task
+    assert (
+        task is not None and task.instruction.startswith("Write right into ") and "Placeholder" not in task.instruction
+    )
+
+
 def graded(task: Task, home: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     """The check program as its own process, with the machine's paths below `tmp_path`."""
     gt, live, harbor = (tmp_path / name for name in ("gt", "live", "harbor"))
