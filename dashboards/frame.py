@@ -81,7 +81,7 @@ def _freshness() -> None:
     run: Run = st.session_state["shown_run"]
     ended = run.ending()
     state = "running or stopped without a word" if ended is None else f"ended: {ended.reason}"
-    st.caption(f"{run.count():,} rollouts · {state}", text_alignment="right")
+    st.caption(f"{run.count() + run.sealed:,} rollouts · {state}", text_alignment="right")
     if stamp_of(run.path) != run.stamp and st.button("new records · show", icon=":material/refresh:"):
         st.rerun()
 

@@ -18,6 +18,8 @@ from typing import TypeVar
 import duckdb
 from pydantic import JsonValue, ValidationError
 
+from devset.splits import SEALED
+from evolver.audit import Opening
 from evolver.config import RunConfig
 from evolver.errors import UsageError
 from evolver.records import Ending, Record, Rollout
@@ -157,6 +159,11 @@ class Run:
         sql = f"select {names} from attempts {where} order by place limit {PAGE_ROWS} offset ?"
         return [AttemptRow(*row) for row in self._query(sql, [*values, PAGE_ROWS * (number - 1)])]
 
+    @property
+    def sealed(self) -> int:
+        """How many attempts are listed nowhere: those on a sealed split that no person has opened in this run."""
+        return _database(self.path, self.stamp).sealed
+
     def attempt(self, rollout_id: str) -> AttemptRow | None:
         found = self.page(1, {"id": rollout_id})
         return found[0] if found else None
@@ -273,6 +280,7 @@ def _loads(text: str | bytes) -> tuple[JsonValue, int]:
 class _Database:
     connection: duckdb.DuckDBPyConnection
     unread: tuple[Unread, ...]
+    sealed: int
 
 
 @lru_cache(maxsize=4)
@@ -294,7 +302,10 @@ def _database(path: Path, stamp: Stamp) -> _Database:
         torn = int(not _ends_with_newline(file))
         unread.append(Unread(name, torn, max(0, (lost[0] if lost else 0) - torn), 0))
     connection.execute(_TABLES)
-    return _Database(connection, tuple(unread))
+    opened = {one.split for one in _log(path, LOGS[Opening], stamp)[0] if isinstance(one, Opening) and one.flagged}
+    sealed = [split for split in SEALED if split not in opened]
+    hidden = connection.execute('delete from attempts where list_contains(?, "split")', [sealed]).fetchone()
+    return _Database(connection, tuple(unread), hidden[0] if hidden else 0)
 
 
 @lru_cache(maxsize=16)

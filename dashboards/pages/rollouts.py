@@ -19,8 +19,13 @@ FILTERS = (("harness_id", "harness"), ("purpose", "purpose"), ("outcome", "outco
 def page() -> None:
     story = frame.story()
     st.header("What really happened in each attempt?", anchor=False)
-    total = story.run.count()
-    if total == 0:
+    total, sealed = story.run.count(), story.run.sealed
+    if sealed:
+        st.info(
+            f"{sealed:,} attempts on test are sealed. `evolver rollout list {story.run.path} --open-test WHY` shows them; "
+            "the run keeps who opened them and why."
+        )
+    if total == 0 and not sealed:
         st.info("No attempt has been written yet.")
         return
     places = st.columns([3, 2, 2, 2, 3, 2])

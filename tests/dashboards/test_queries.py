@@ -11,6 +11,7 @@ import pytest
 
 from dashboards.queries import PAGE_ROWS, find_runs, open_run
 from evolver.config import RunConfig
+from evolver.opening import record_opening
 from evolver.records import Decision, Evaluation, LedgerEntry, Rollout
 from evolver.store import Store
 from tests.dashboards.fixture_run import ROLLOUTS
@@ -34,6 +35,19 @@ def test_one_rollout_comes_back_whole(whole_run: Path) -> None:
     wanted = Store.open(whole_run).all(Rollout)[10]
     assert open_run(whole_run).rollout(wanted.id) == wanted
     assert open_run(whole_run).rollout("r-none") is None
+
+
+def test_attempts_on_test_are_counted_and_not_listed_until_a_person_has_opened_it(run_copy: Path) -> None:
+    store, before = Store.open(run_copy), open_run(run_copy).count()
+    one = store.all(Rollout)[0]
+    sealed = one.key.model_copy(update={"split": "test", "purpose": "test"})
+    store.append(one.model_copy(update={"id": "r-sealed", "key": sealed}))
+    record_opening(store, "test", "gap", flagged=False)
+    run = open_run(run_copy)
+    assert (run.count(), run.sealed, run.attempt("r-sealed")) == (before, 1, None)
+    record_opening(store, "test", "what failed?", flagged=True)
+    opened = open_run(run_copy)
+    assert (opened.count(), opened.sealed) == (before + 1, 0) and opened.attempt("r-sealed") is not None
 
 
 def test_u11_no_record_holds_an_image(whole_run: Path) -> None:
