@@ -22,8 +22,8 @@ def page() -> None:
     total, sealed = story.run.count(), story.run.sealed
     if sealed:
         st.info(
-            f"{sealed:,} attempts on test are sealed. `evolver rollout list {story.run.path} --open-test WHY` shows them; "
-            "the run keeps who opened them and why."
+            f"{sealed:,} attempts on test are sealed. `evolver rollout list {story.run.path} --open-test WHY` opens "
+            "them; the run keeps who did so and why."
         )
     if total == 0 and not sealed:
         st.info("No attempt has been written yet.")
