@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from shlex import quote
 
@@ -39,6 +40,7 @@ HOME = "/home/user"
 HIDDEN = "/tmp/hidden"  # what a task's setup may read; gone before the agent starts
 PROGRAMS = "files/"  # the part of a harness tree that runs in the sandbox
 WINDOW_WAIT_S = 30.0
+WRITERS = ThreadPoolExecutor(32, "blobs")  # they wait for the disk, and disks sync many files in the time of one
 FINISH_CHECK = "Look once more whether everything that was asked is done and saved. If so, terminate again."
 
 
@@ -108,8 +110,9 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
             raise
         progress.stop, progress.state = "error", None
         progress.error = Failure(kind="interrupted", blame="platform", message="the program was stopped")
-    recording = asyncio.create_task(
-        asyncio.to_thread(_record, job, progress, started, time.monotonic() - began, put_blob)
+    seconds = time.monotonic() - began
+    recording = asyncio.get_running_loop().run_in_executor(
+        WRITERS, lambda: _record(job, progress, started, seconds, put_blob)
     )
     try:
         rollout = await asyncio.shield(recording)
@@ -329,7 +332,7 @@ class Look:
             raise SandboxLost("the screen capture is empty")
         image = None
         if wanted.image:
-            frame_id = await asyncio.to_thread(self._put_blob, frame.png)
+            frame_id = await asyncio.get_running_loop().run_in_executor(WRITERS, self._put_blob, frame.png)
             self.frames.pop(frame_id, None)
             self.frames[frame_id] = frame.png
             if len(self.frames) > self._kept:
