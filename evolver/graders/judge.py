@@ -20,7 +20,7 @@ from devset.task import Criterion, Task
 from evolver.budget import Budget
 from evolver.calls import split_reasoning
 from evolver.config import JudgeConfig
-from evolver.errors import Blamed
+from evolver.errors import Blamed, UsageError
 from evolver.graders.evidence import BOUNDS, changes_text, cut, last_image, trajectory_text
 from evolver.protocols import Model, Request
 from evolver.records import Completion, Image, LedgerEntry, Message, Rollout, Score, Text
@@ -51,6 +51,10 @@ class BadReply(ValueError):
     """A reply that is not exactly what was asked for; the message says why."""
 
 
+class Refused(Exception):
+    """The endpoint, which has answered others, refuses this request."""
+
+
 def signature_of(config: JudgeConfig) -> str:
     """What a judge is called in scores and calibrations: model, layout version, and the sha256 (12 digits) of the
     prompt and of every setting that shapes its request. Another signature is another judge."""
@@ -73,16 +77,18 @@ class JudgeGrader:
         self._store = store
         self._budget = Budget(store, store.config.caps)
         self._prompt = PROMPT.read_text(encoding="utf-8")
+        self._answered = False
 
     async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
         """One score per criterion, in order, all from one reply; value None and the reason where there is no answer.
 
-        Raises `BudgetSpent` when a cap is reached before a call, and whatever a refused request raises.
+        Raises `BudgetSpent` when a cap is reached before a call, and `UsageError` when the endpoint refuses the first
+        request of all (key, address); a later refusal is about that one request (too long, filtered): unscored.
         """
         try:
             verdicts = await self._asked(criteria, rollout, self._shown(criteria, task, rollout, state))
-        except (Blamed, BadReply) as error:
-            kind = error.kind if isinstance(error, Blamed) else "reply"
+        except (Blamed, BadReply, Refused) as error:
+            kind = error.kind if isinstance(error, Blamed) else "refused" if isinstance(error, Refused) else "reply"
             return [self._score(c, None, f"unscored, {kind}: {error}") for c in criteria]
         return [self._score(c, _value(c, verdicts[c.id].choice), _said(verdicts[c.id])) for c in criteria]
 
@@ -95,7 +101,7 @@ class JudgeGrader:
         for ask in range(ASKS):
             self._budget.check("judge")
             request = Request(messages=shown.messages, tools=(), sampling=sampling, seed=ask, frames=shown.frames)
-            completion = await self._model.complete(request)
+            completion = await self._complete(request)
             self._charge(completion, rollout)
             await self._store.settled()
             try:
@@ -103,6 +109,16 @@ class JudgeGrader:
             except BadReply as error:
                 last = error
         raise last
+
+    async def _complete(self, request: Request) -> Completion:
+        try:
+            completion = await self._model.complete(request)
+        except UsageError as error:
+            if self._answered:
+                raise Refused(str(error)) from error
+            raise
+        self._answered = True
+        return completion
 
     def _charge(self, completion: Completion, rollout: Rollout) -> None:
         usage = completion.usage

@@ -139,6 +139,19 @@ async def test_solved_and_failed_attempts_of_the_run_are_judged_too(tmp_path: Pa
     assert not any(j.task_id == "right-20" for j in lab.store.all(Judgement)), "a test task calibrates nothing"
 
 
+@pytest.mark.parametrize(("says", "left"), [(0.0, {"noop", "blank_screen", "empty_home"}), (1.0, {"oracle"})])
+async def test_g03_what_the_check_program_gets_wrong_on_a_known_state_no_judge_ever_sees(
+    says: float, left: set[str], tmp_path: Path
+) -> None:
+    """A check that fails the oracle, and one that passes the untouched state, say nothing that could be agreed with."""
+    with serving(answering(careful)) as endpoint:
+        lab, judge = a_lab(tmp_path, endpoint.url)
+        lab.graders = (StateGrader(lambda state, asked: says), judge)
+        await calibrate(lab, judge, tasks(2), [])
+        assert len(endpoint.requests) == len(lab.store.all(Judgement)) > 0
+    assert {judgement.kind for judgement in lab.store.all(Judgement)} == left
+
+
 async def test_controls_are_no_attempts_of_the_experiment(tmp_path: Path) -> None:
     with serving(answering(careful)) as endpoint:
         lab, judge = a_lab(tmp_path, endpoint.url)

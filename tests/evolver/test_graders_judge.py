@@ -111,6 +111,31 @@ async def test_s44_a_judge_that_does_not_answer_is_unscored(tmp_path: Path) -> N
     assert scores[0].explanation.startswith("unscored, provider: ") and not store.all(LedgerEntry)
 
 
+async def test_s44_a_refused_request_is_unscored_once_the_judge_has_answered_and_stops_the_run_before(
+    tmp_path: Path,
+) -> None:
+    refused = Reply(status=400, body={"error": {"message": "filtered"}})
+    with serving(refused) as endpoint:
+        judge, _ = a_judge(tmp_path / "first", endpoint.url)
+        task = judged()
+        with pytest.raises(UsageError, match="HTTP 400"):
+            await judge.grade(task.rubric.criteria, task, played(task), STATE)
+    with serving(GOOD, refused) as endpoint:
+        judge, _ = a_judge(tmp_path / "then", endpoint.url)
+        assert (await judge.grade(task.rubric.criteria, task, played(task), STATE))[0].value == 0.5
+        scores = await judge.grade(task.rubric.criteria, task, played(task), STATE)
+    assert scores[0].value is None and scores[0].explanation.startswith("unscored, refused: ")
+
+
+async def test_g07_the_judge_is_shown_neither_ground_truth_nor_the_check(tmp_path: Path) -> None:
+    secrets = {"gt_files": {"answer.txt": b"NEVER-SHOWN-1"}, "hidden_files": {"h.txt": b"NEVER-SHOWN-2"}}
+    with serving(GOOD) as endpoint:
+        judge, _ = a_judge(tmp_path / "run", endpoint.url)
+        task = judged(**secrets, check="print('NEVER-SHOWN-3')")
+        await judge.grade(task.rubric.criteria, task, played(task), STATE)
+    assert b"NEVER-SHOWN" not in endpoint.raw[0] and b"Dear Ada" in endpoint.raw[0]
+
+
 async def test_what_is_asked_again_can_still_be_answered(tmp_path: Path) -> None:
     fenced = chat({"content": f"```json\n{GOOD.body['choices'][0]['message']['content']}\n```"})  # type: ignore[index]
     with serving(LONG, fenced) as endpoint:
