@@ -213,7 +213,11 @@ class Store:
     def since(self, kind: type[R], number: int) -> list[R]:
         """`all` without its first `number` records, for those who follow a log."""
         log = self._log(kind)
-        if log.path.exists() and log.path.stat().st_size != log.offset:
+        try:
+            size = log.path.stat().st_size
+        except FileNotFoundError:
+            size = log.offset
+        if size != log.offset:
             with _locked(log.path, fcntl.LOCK_SH) as fd:
                 self._follow(log, kind, fd)
         return cast(list[R], log.records[number:])
