@@ -124,8 +124,9 @@ def mean_success(cards: Sequence[Scorecard]) -> float:
 
 
 def require_one_version(cards: Sequence[Scorecard]) -> None:
-    """Raises UsageError when a task was scored in two versions, or by two versions of its check."""
+    """Raises UsageError when a task was scored in two versions, by two versions of its check, or by two graders."""
     known: dict[str, tuple[str, str]] = {}
+    graders: dict[tuple[str, str], str] = {}
     for card in cards:
         version = (card.key.task_hash, card.checker_hash)
         if known.setdefault(card.key.task_id, version) != version:
@@ -133,3 +134,12 @@ def require_one_version(cards: Sequence[Scorecard]) -> None:
                 f"task {card.key.task_id!r} was scored in two versions "
                 f"({known[card.key.task_id][0][:12]}, {version[0][:12]}): start a new run for changed tasks"
             )
+        for score in card.scores:
+            if score.value is None:  # nobody scored it, whoever was asked
+                continue
+            first = graders.setdefault((card.key.task_id, score.criterion), score.grader)
+            if first != score.grader:
+                raise UsageError(
+                    f"task {card.key.task_id!r}, criterion {score.criterion!r}, was scored by two graders ({first}, "
+                    f"{score.grader}): a judge with another model or prompt is another judge; start a new run"
+                )

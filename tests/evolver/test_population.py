@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolver.population import Population, cards_of, per_task, success_value
-from evolver.records import Decision
+from evolver.errors import UsageError
+from evolver.population import Population, cards_of, per_task, require_one_version, success_value
+from evolver.records import Decision, Score, Scorecard
 from tests.evolver.cards import a_candidate, a_card, a_decision
 
 ROOT = a_candidate("root", parents=())
@@ -63,3 +65,14 @@ def test_e31_the_parent_of_the_next_candidate_is_the_newest_promotion_whatever_t
     decisions = [a_decision(f"h{n}", "root", verdict) for n, verdict in enumerate(verdicts)]
     promoted = [f"h{n}" for n, verdict in enumerate(verdicts) if verdict == "promote"]
     assert Population([ROOT], decisions).incumbent == ["root", *promoted][-1]
+
+
+def test_s47_one_criterion_scored_by_two_judges_refuses_to_be_compared() -> None:
+    def card(harness: str, grader: str, value: float | None = 1.0) -> Scorecard:
+        score = Score(criterion="neat", weight=1, required=True, value=value, explanation="", grader=grader)
+        return a_card(harness, 0, None if value is None else True, scores=(score,))
+
+    old, new = "judge:m:v1-000000000000", "judge:m:v1-111111111111"
+    require_one_version([card("a", old), card("b", old), card("b", new, None)])
+    with pytest.raises(UsageError, match=f"'dev-0', criterion 'neat', was scored by two graders \\({old}, {new}\\)"):
+        require_one_version([card("a", old), card("b", new)])
