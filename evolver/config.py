@@ -117,7 +117,7 @@ class RaceConfig(Section):
     """
 
     attempts: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 4)
-    pool: Positive = 12
+    pool: Positive = 16
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
     screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     lineage_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1

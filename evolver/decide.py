@@ -55,13 +55,14 @@ class Step:
 def steps(rules: RaceConfig, settled: int) -> tuple[Step, ...]:
     """The looks of a race against an incumbent with `settled` attempts a task, who plays along until its pool is full.
 
-    Its attempts are shared by all its challengers, and made beside theirs, so that a drift shows in both arms.
+    It makes two attempts for each of the candidate's, beside them, so that a drift shows in both arms: all its later
+    challengers share them.
     """
     planned: list[Step] = []
     pool = settled
     for attempts in rules.attempts:
         fresh = attempts - (planned[-1].attempts if planned else 0)
-        pool = max(attempts, min(pool + fresh, max(settled, rules.pool)))
+        pool = max(attempts, min(pool + 2 * fresh, max(settled, rules.pool)))
         planned.append(Step(attempts, pool))
     return tuple(planned)
 

@@ -152,16 +152,16 @@ def _share_law(scored: int, pool: int, solved: int) -> tuple[int, NDArray[np.flo
 def look_levels(information: tuple[float, ...], alpha: float) -> tuple[float, ...]:
     """The one-sided level of each look at growing data, so that all looks together err with `alpha`.
 
-    `information` is the inverse variance of the estimate at each look, in any unit. Alpha is spent as Lan and DeMets
-    (1983, Biometrika 70) do in the manner of Pocock, alpha * ln(1 + (e - 1) t) of the share t of the information; the
-    looks are jointly normal, two of them correlated by the root of their information's ratio (Jennison and Turnbull
-    1999, chapter 3).
+    `information` is the inverse variance of the estimate at each look, in any unit. At a share t of the last
+    one, 2 - 2 Phi(z / sqrt t) of alpha is spent, z being the normal deviate of alpha / 2: sparingly at first, as Lan
+    and DeMets (1983, Biometrika 70) do in the manner of O'Brien and Fleming. The looks are jointly normal, two of them
+    correlated by the root of their information's ratio (Jennison and Turnbull 1999, chapter 3).
     """
     from scipy.optimize import brentq
     from scipy.stats import multivariate_normal, norm
 
     shares = np.asarray(information) / information[-1]
-    spent = alpha * np.log1p((math.e - 1) * shares)
+    spent = 2 * norm.sf(norm.isf(alpha / 2) / np.sqrt(shares))
     together = np.sqrt(np.minimum.outer(shares, shares) / np.maximum.outer(shares, shares))
     bounds = [float(norm.isf(spent[0]))]
     for look in range(1, len(shares)):

@@ -98,7 +98,7 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
     if not endings:
         lines.append("state: not ended (running, or killed: the same command resumes it)")
     elif endings[-1].reason in ("done", "target", "plateau"):
-        lines.append(f"state: done ({endings[-1].reason}): {endings[-1].detail}")
+        lines.append(f"state: {endings[-1].reason}" + (f": {endings[-1].detail}" if endings[-1].detail else ""))
     else:
         lines.append(f"state: stopped before the end ({endings[-1].reason}): {endings[-1].detail}")
     return lines

@@ -27,6 +27,7 @@ from evolver.records import Decision, Scorecard
 from tests.evolver.cards import Edit, a_candidate, a_card, simulated_decision
 
 RULES = RaceConfig()
+ONE_LOOK = RaceConfig(attempts=(1,), confirm_attempts=1)
 
 
 def arms(ours: str, theirs: str, attempt: int = 0, tokens: int = 1_000) -> Arms:
@@ -106,9 +107,9 @@ def test_the_incumbent_plays_along_until_its_pool_is_full_and_all_challengers_sh
     def plan(settled: int) -> list[tuple[int, int]]:
         return [(step.attempts, step.pool) for step in steps(RULES, settled)]
 
-    assert plan(1) == [(1, 2), (2, 3), (4, 5)]
-    assert plan(5) == [(1, 6), (2, 7), (4, 9)]
-    assert plan(11) == [(1, 12), (2, 12), (4, 12)] and plan(14) == [(1, 14), (2, 14), (4, 14)]
+    assert plan(1) == [(1, 3), (2, 5), (4, 9)]
+    assert plan(9) == [(1, 11), (2, 13), (4, 16)]
+    assert plan(15) == [(1, 16), (2, 16), (4, 16)] and plan(20) == [(1, 20), (2, 20), (4, 20)]
     assert [(s.attempts, s.pool) for s in steps(RaceConfig(pool=1), 1)] == [(1, 1), (2, 2), (4, 4)]
 
 
@@ -182,7 +183,7 @@ def test_s53_the_same_harness_against_itself_makes_no_difference() -> None:
 
 def test_not_worse_and_cheaper_is_promoted_in_the_same_race() -> None:
     cheap = arms("1" * 45 + "0" * 15, "1" * 45 + "0" * 15, tokens=600)
-    decided = verdict(cheap, arms("1" * 30 + "0" * 10, "1" * 30 + "0" * 10, tokens=600))
+    decided = verdict(cheap, arms("1" * 30 + "0" * 10, "1" * 30 + "0" * 10, tokens=600), ONE_LOOK)
     assert decided.verdict == "promote"
     assert any("not worse and cheaper: confirmed" in reason for reason in decided.reasons)
     assert decided.tokens_per_solved == pytest.approx(800) and decided.incumbent_tokens_per_solved == pytest.approx(
@@ -216,8 +217,8 @@ def test_no_gain_at_a_higher_price_is_rejected() -> None:
 
 def test_e37_small_losses_do_not_add_up() -> None:
     cheap, fresh = arms("1" * 45 + "0" * 15, "1" * 45 + "0" * 15, tokens=600), arms("1" * 40, "1" * 40, tokens=600)
-    assert verdict(cheap, fresh, best=0.76).verdict == "promote"
-    drifted = verdict(cheap, fresh, best=0.9)
+    assert verdict(cheap, fresh, ONE_LOOK, best=0.76).verdict == "promote"
+    drifted = verdict(cheap, fresh, ONE_LOOK, best=0.9)
     assert drifted.verdict != "promote"
     assert any("small losses add up" in reason for reason in drifted.reasons)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from evolver.authors.human import enter
 from evolver.config import (
     Caps,
     DistilConfig,
@@ -20,8 +21,9 @@ from evolver.config import (
     StructuredAuthor,
     TaskLimitsConfig,
 )
-from evolver.errors import ProviderFailed, UsageError
-from evolver.lab import Lab
+from evolver.errors import BudgetSpent, ProviderFailed, UsageError
+from evolver.executors.local import LocalExecutor
+from evolver.lab import Attempt, Lab
 from evolver.loop import run
 from evolver.population import Population
 from evolver.protocols import Request
@@ -243,6 +245,15 @@ async def test_e35_e17_a_spent_budget_is_not_a_finished_search_and_a_higher_cap_
     assert len(set(keys)) == len(keys) == model.calls
 
 
+async def test_e15_many_at_once_spend_the_cap_before_it_stops_them(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=10)), Coin(shell_helps))
+    lab.executor = LocalExecutor(8)
+    root = enter(lab.library, "alpha")
+    with pytest.raises(BudgetSpent, match=r"caps\.rollouts = 10"):
+        await lab.score([Attempt(root, task, "race") for task in split_tasks("dev", 24)])
+    assert 10 <= len(lab.store.all(Rollout)) <= 10 + 8
+
+
 async def test_e35_a_reached_target_ends_the_search(tmp_path: Path) -> None:
     race = RaceConfig(attempts=(1, 2), confirm_attempts=2, target=0.7)
     lab = coin_lab(tmp_path / "run", config(race=race), Coin(shell_helps))
@@ -262,7 +273,7 @@ async def test_e16_caps_that_buy_fewer_than_three_proposals_refuse_to_start(tmp_
     model = Coin(shell_helps)
     lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=100)), model)
     with pytest.raises(
-        UsageError, match=r"caps.rollouts = 100 buys 2 proposals of 48 rollouts each.*min_proposals = 0"
+        UsageError, match=r"caps.rollouts = 100 buys 1 proposals of 72 rollouts each.*min_proposals = 0"
     ):
         await run(lab, tasks=split_tasks, distil=Students(lab))
     assert model.calls == 0
@@ -281,7 +292,7 @@ async def test_e16_e34_a_run_says_what_its_caps_buy_and_what_its_tasks_can_show(
     lab.observers.append(listener := Listener())
     await run(lab, tasks=split_tasks, distil=Students(lab))
     assert "12 dev tasks x 2 attempts detect a lead of about" in listener.texts[0]
-    assert "the caps buy 20 races (caps.rollouts = 1,000)" in listener.texts[0]
+    assert "the caps buy 13 races (caps.rollouts = 1,000)" in listener.texts[0]
 
 
 async def test_e37_every_second_promotion_is_played_against_the_root_on_attempts_of_its_own(tmp_path: Path) -> None:

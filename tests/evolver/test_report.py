@@ -41,6 +41,27 @@ def test_the_lineage_tells_what_was_tried_what_came_of_it_and_why(tmp_path: Path
     assert "promote: confirmed on select" in lineage.notes[1] and "tools: + bash" in lineage.notes[1]
 
 
+def test_e35_the_report_says_why_the_search_ended(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    for reason in ("target", "plateau", "budget"):
+        store.append(Ending.model_validate({"id": reason, "reason": reason, "detail": "so it was", "at": 9.0}))
+        [state] = [line for line in report(store).lines if line.startswith("state:")]
+        assert reason in state and state.endswith(": so it was")
+        assert ("before the end" in state) is (reason == "budget")
+
+
+def test_e37_the_report_shows_the_claim_against_the_root_and_the_errors_spent(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    assert "errors: 0.0200 of 0.1 spent (chance of promoting a neutral edit)" in report(store).lines
+    assert not [line for line in report(store).lines if "against the root" in line]
+    claimed = store.all(Decision)[0].model_copy(
+        update={"id": "d-9", "candidate_id": "beta9", "cumulative": ci(0.5, 0.3, 0.7)}
+    )
+    store.append(claimed)
+    [claim] = [line for line in report(store).lines if "against the root" in line]
+    assert claim.startswith("beta1 against the root: +50.0 pp [+30.0, +70.0] of success on select")
+
+
 def test_s37_unknown_figures_print_unknown_and_never_0(tmp_path: Path) -> None:
     store = sample_run(tmp_path / "run")
     ledger_rows = {row[0]: cells(table(store, "Ledger"), i) for i, row in enumerate(table(store, "Ledger").rows)}
