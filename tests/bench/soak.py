@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -90,8 +90,16 @@ def jobs(count: int) -> list[Job]:
     return [job(n, harnesses[n % 2], tasks[n // 2 % len(tasks)]) for n in range(count)]
 
 
-async def play(todo: list[Job], blobs: Path, temporary: Path) -> tuple[list[Rollout], list[tuple[int, float]]]:
-    """(the rollouts, memory in MiB after so many of them)"""
+@dataclass
+class Played:
+    """The rollouts without their turns, how many turns went by which channel, and MiB of memory after so many."""
+
+    rollouts: list[Rollout] = field(default_factory=list)
+    channels: Counter[str] = field(default_factory=Counter)
+    memory: list[tuple[int, float]] = field(default_factory=list)
+
+
+async def play(todo: list[Job], blobs: Path, temporary: Path) -> Played:
     backend = open_backend("docker", spares=SPARES)
 
     def put(data: bytes) -> str:
@@ -102,18 +110,18 @@ async def play(todo: list[Job], blobs: Path, temporary: Path) -> tuple[list[Roll
     async def one(item: Job) -> Rollout:
         return (await run_rollout(item, backend, put))[0]
 
-    rollouts: list[Rollout] = []
-    memory = []
+    played = Played()
     try:
         for environment in {item.harness.environment for item in todo}:
             await backend.prepare(environment)
         async for rollout in LocalExecutor(WORKERS).map(one, todo):
-            rollouts.append(rollout.model_copy(update={"turns": rollout.turns[:0]}))
-            if len(rollouts) % 5 == 0:
-                memory.append((len(rollouts), held(temporary).memory_mb))
+            played.channels.update(turn.channel for turn in rollout.turns)
+            played.rollouts.append(rollout.model_copy(update={"turns": ()}))
+            if len(played.rollouts) % 5 == 0:
+                played.memory.append((len(played.rollouts), held(temporary).memory_mb))
     finally:
         await backend.aclose()
-    return rollouts, memory
+    return played
 
 
 def growth(memory: list[tuple[int, float]]) -> float:
@@ -132,14 +140,16 @@ async def soak(count: int) -> bool:
         temporary.mkdir()
         tempfile.tempdir = str(temporary)
         before, disk_before = held(temporary), layers()
-        rollouts, memory = await play(todo, blobs, temporary)
+        played = await play(todo, blobs, temporary)
         await asyncio.sleep(1)
         after, disk_after = held(temporary), layers()
         kept_mb = sum(path.stat().st_size for path in blobs.iterdir()) / (1 << 20)
+    rollouts, memory = played.rollouts, played.memory
     minutes, slope = (time.monotonic() - began) / 60, growth(memory)
     ends = Counter(r.stop_reason if r.error is None else f"error: {r.error.kind}" for r in rollouts)
     lost = [f"{r.id}: {r.error.message[:200]}" for r in rollouts if r.error is not None]
-    print(f"{len(rollouts)} rollouts, {WORKERS} at a time, in {minutes:.1f} min; {dict(ends)}; {kept_mb:.0f} MiB kept")
+    print(f"{len(rollouts)} rollouts, {WORKERS} at a time, in {minutes:.1f} min: {dict(ends)}")
+    print(f"turns by channel: {dict(played.channels)}; {kept_mb:.0f} MiB of pictures and states written")
     print(*lost, sep="\n", end="\n" if lost else "")
     print(f"before: {before}; {disk_before}")
     print(f"after:  {after}; {disk_after}")
