@@ -239,7 +239,7 @@ asyncio.run(main())
 """
 
 
-def test_s01_ctrl_c_leaves_no_container_no_network_and_no_file(tmp_path: Path) -> None:
+def test_s01_e40_ctrl_c_leaves_no_container_no_network_and_no_file(tmp_path: Path) -> None:
     def networks() -> str:
         return subprocess.run(["docker", "network", "ls", "-q"], capture_output=True, text=True, check=True).stdout
 
