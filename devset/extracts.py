@@ -1,6 +1,6 @@
 """The words of a file, whatever wrote it: what a judge reads of a changed file and what near-duplicates share.
 
-Nothing is executed and nothing is unpacked beyond a bound, so files that an agent left may be read.
+Nothing is executed and nothing is ununpacked beyond a bound, so files that an agent left may be read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import io
 import re
 import zipfile
 
-LONGEST = 2_000_000  # bytes of a file, or of one part of a document, that are looked at
-PARTS = 200  # of a document
+LONGEST = 2_000_000  # bytes of a file, or of all parts of a document ununpacked, that are looked at
 _RUN = re.compile(r">([^<>]+)<")
 _NO_WORDS = re.compile(r"(^|/)(_rels|docProps|META-INF|theme|styles|settings|fontTable|meta|manifest)\b")
 
@@ -32,13 +31,16 @@ def text_of(data: bytes) -> str | None:
 def _document(data: bytes) -> str | None:
     """Text of a docx, xlsx, pptx, odt, ods or odp; None for another archive, or one that is broken."""
     found: list[str] = []
+    left = LONGEST
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            parts = [part for part in archive.infolist() if part.filename.endswith(".xml")][:PARTS]
+            parts = [part for part in archive.infolist() if part.filename.endswith(".xml")]
             for part in sorted(parts, key=lambda part: part.filename):
-                if not _NO_WORDS.search(part.filename):
+                if left > 0 and not _NO_WORDS.search(part.filename):
                     with archive.open(part) as opened:
-                        xml = opened.read(LONGEST).decode("utf-8", "replace")
+                        unpacked = opened.read(left)
+                    left -= len(unpacked)
+                    xml = unpacked.decode("utf-8", "replace")
                     found += [html.unescape(run).strip() for run in _RUN.findall(xml) if run.strip()]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError):
         return None

@@ -55,7 +55,9 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
             lab.record(decision)
             await _follow_promotions(lab, distil)
             success = dev_success(lab)
-        await measure_gaps(lab, pairs, tasks("test", limits.test) if pairs else (), distil)
+        sealed = tasks("test", limits.test) if pairs else ()
+        require_fit_judge(lab, sealed)
+        await measure_gaps(lab, pairs, sealed, distil)
     except BudgetSpent as error:
         return End(Stop.BUDGET, str(error))
     except NotReady as error:

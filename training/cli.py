@@ -34,6 +34,7 @@ def distil(
 
 async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> None:
     from devset.splits import load_split
+    from evolver.calibrate import require_fit_judge
     from evolver.commands.harness import resolved
     from evolver.commands.talk import run_console, say
     from evolver.lab import open_lab
@@ -50,6 +51,7 @@ async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> N
         limits = lab.config.tasks
         test = open_split(lab.store, "test", limits.test, "distil")
         splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(test))
+        require_fit_judge(lab, [*splits.train, *splits.test])
         try:
             made = await distil(lab, harness_id, splits, recipe, seed, say)
         finally:

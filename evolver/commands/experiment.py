@@ -254,10 +254,12 @@ async def _experiment(lab: Lab) -> int:
 
 
 async def _measure(lab: Lab, a: str, b: str) -> int:
+    from evolver.calibrate import require_fit_judge
     from evolver.opening import open_split
     from evolver.students import distil_in_child, measure_gaps
 
     tasks = open_split(lab.store, "test", lab.config.tasks.test, "gap")
+    require_fit_judge(lab, tasks)
     await measure_gaps(lab, [(a, b)], tasks, distil_in_child)
     return 0
 

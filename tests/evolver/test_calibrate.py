@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.graders.judge import JudgeGrader, signature_of
 from evolver.judging import calibration
-from evolver.lab import Attempt, Lab
+from evolver.lab import Attempt, Lab, open_lab
 from evolver.loop import run
 from evolver.models.demonstrator import Demonstrator
 from evolver.models.openai import OpenAIModel
@@ -250,3 +251,21 @@ async def test_s44_a_promotion_that_rests_on_another_judge_than_the_fit_one_is_w
     await run(lab, tasks=with_a_judge, distil=Students(lab))
     assert [decision.verdict for decision in lab.store.all(Decision)] == ["promote"]
     assert len(lab.store.all(Rollout)) == before, "no attempt was played again"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap (Debian: apt-get install bubblewrap)")
+async def test_controls_of_a_real_task_on_a_real_machine(tmp_path: Path) -> None:
+    """Oracle, no-op and mutants played for real: the judge is shown what each really left."""
+    made = families()["text.sort"].instance(1000).model_copy(update={"split": "dev"})
+    wanted = next(iter(path for path in made.exec_files if path in made.check))
+    with serving(answering(lambda text: "met" if f"changed: {wanted}" in text else "not_met")) as endpoint:
+        store = Store.create(tmp_path / "run", config(endpoint.url, sandbox={"backend": "local", "spares": 0}))
+        async with open_lab(store.path) as lab:
+            judge = next(grader for grader in lab.graders if isinstance(grader, JudgeGrader))
+            found = await calibrate(lab, judge, [made], [])
+    assert {g.name: (g.n, g.checked_rate) for g in found.kinds} == {
+        "blank_screen": (1, 0), "empty_home": (1, 0), "mutant": (2, 0), "noop": (1, 0), "oracle": (1, 1),
+    }  # fmt: skip
+    judged = {j.kind: j.judged for j in store.all(Judgement) if j.kind != "mutant"}
+    assert judged == {"blank_screen": False, "empty_home": False, "noop": False, "oracle": True}

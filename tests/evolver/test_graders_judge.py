@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from devset.directory import read_task_dir, write_task_dir
+from devset.extracts import LONGEST, text_of
 from devset.task import Criterion, task_hash
 from evolver.config import JudgeConfig, RunConfig
 from evolver.errors import BudgetSpent, UsageError
@@ -222,6 +223,14 @@ def test_documents_are_read_as_text_and_other_bytes_are_named_alone() -> None:
     text = changes_text(judged(), home_tar(files))
     assert "Dear & kind Ada" in text and "somebody" not in text and "lock" not in text
     assert "new: b.bin (2 bytes)" in text and "--- b.bin" not in text and "--- c.docx" not in text
+
+
+def test_a_document_that_unpacks_to_more_than_is_read_costs_no_more_than_that() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for n in range(50):
+            archive.writestr(f"word/{n:02d}.xml", "<t>a</t>" * 1_000_000)
+    assert len(text_of(packed.getvalue()) or "") <= LONGEST
 
 
 def test_the_newest_picture_counts_and_no_step_says_so() -> None:
