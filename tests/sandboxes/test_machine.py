@@ -25,6 +25,12 @@ def containers(run_id: str) -> list[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
 
 
+async def test_the_home_is_whole_before_the_first_command(terminal: Sandbox, desktop: Sandbox) -> None:
+    for box in (terminal, desktop):
+        assert (await box.exec("ls -d ~/Desktop ~/Documents ~/Downloads", timeout_s=20)).exit_code == 0
+        await box.close()
+
+
 async def test_files_go_in_and_out_byte_for_byte(terminal: Sandbox) -> None:
     data = os.urandom(3_000_000)
     await terminal.write("deep/er/file.bin", data, mode=0o755)

@@ -8,6 +8,7 @@ import time
 
 AGENT, SCREEN, RELAY = 1000, 1001, 1002
 HOME = "/home/user"
+SKELETON = "/opt/evolver/skel"  # what a new home holds
 TICKS = os.sysconf("SC_CLK_TCK")
 SEPARATE = os.getuid() == 0  # else one uid: what keeps control alive is being PID 1 of the process namespace
 ENV = {

@@ -37,6 +37,7 @@ class Server:
             self.env |= people.proxy_env(proxy)
         if relay_fd is not None:
             start_relay(proxy, relay_fd)
+        people.popen(["cp", "-rn", f"{people.SKELETON}/.", people.HOME], env=people.ENV).wait()  # before any command
         if screen:
             from screen import Screen
 
