@@ -239,10 +239,23 @@ asyncio.run(main())
 """
 
 
-def test_s01_e40_ctrl_c_leaves_no_container_no_network_and_no_file(tmp_path: Path) -> None:
-    def networks() -> str:
-        return subprocess.run(["docker", "network", "ls", "-q"], capture_output=True, text=True, check=True).stdout
+def networks() -> str:
+    return subprocess.run(["docker", "network", "ls", "-q"], capture_output=True, text=True, check=True).stdout
 
+
+async def test_e40_no_sandbox_needs_a_network_of_docker_s_not_even_with_an_allow_list() -> None:
+    before, backend = networks(), open_backend("docker", spares=0)
+    try:
+        for environment in (TERMINAL, Environment(image="terminal", network="allowlist", allowlist=("shop.test",))):
+            box = await backend.open(environment, run_id="test-e40", ttl_s=60)
+            mode = connect().api.inspect_container(box.id)["HostConfig"]["NetworkMode"]
+            assert mode == "none" and networks() == before
+    finally:
+        await backend.aclose()
+    assert networks() == before
+
+
+def test_s01_ctrl_c_leaves_no_container_no_network_and_no_file(tmp_path: Path) -> None:
     before = networks()
     env = os.environ | {"TMPDIR": str(tmp_path)}
     argv = [sys.executable, "-c", INTERRUPTED]
