@@ -12,10 +12,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from evolver.audit import Calibration, Opening
 from evolver.budget import Spent
 from evolver.config import DemonstratorSpec
 from evolver.marks import VERDICTS
-from evolver.phrasing import UNKNOWN, count, dollars, percent, pp, ratio
+from evolver.phrasing import UNKNOWN, count, dollars, number, percent, pp, ratio
 from evolver.population import Population
 from evolver.records import (
     Candidate,
@@ -64,7 +65,7 @@ def report(store: Store) -> Report:
         Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
     ]
     tables = (lineage_table(store, names), channel_table(store, names), *gaps, ledger_table(store))
-    lines = (*header(store, names), *teacher_lines(store, names), *student_lines(store, names))
+    lines = (*header(store, names), *audit_lines(store), *teacher_lines(store, names), *student_lines(store, names))
     return Report(f"Run {store.path.name}", lines, tables)
 
 
@@ -101,6 +102,21 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
         lines.append(f"state: {endings[-1].reason}" + (f": {endings[-1].detail}" if endings[-1].detail else ""))
     else:
         lines.append(f"state: stopped before the end ({endings[-1].reason}): {endings[-1].detail}")
+    return lines
+
+
+def audit_lines(store: Store) -> list[str]:
+    """What the run's judge is worth, where it has one, and who has looked at the sealed split."""
+    found = {c.judge: c for c in store.all(Calibration)}
+    lines = [
+        f"{judge}: kappa {number(c.kappa)} against check programs, {c.kappa.n} tasks; "
+        + (f"UNFIT, it decides no promotion: {'; '.join(c.faults)}" if c.faults else "fit to decide promotions")
+        for judge, c in found.items()
+    ]
+    if store.config.judge is not None and not found:
+        lines.append(f"judge {store.config.judge.model.model}: not calibrated, it decides no promotion")
+    looks = [opening for opening in store.all(Opening) if opening.flagged]
+    lines += [f"test was opened by {look.who} to look at: {look.why}" for look in looks]
     return lines
 
 

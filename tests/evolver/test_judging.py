@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evolver.audit import Calibration, Judgement, Kind
-from evolver.config import JudgeConfig, OpenAISpec
+from evolver.config import JudgeConfig, OpenAISpec, RunConfig
 from evolver.judging import (
     accuracy,
     calibration,
@@ -21,7 +22,10 @@ from evolver.judging import (
     judges_of,
     length_of,
 )
+from evolver.opening import record_opening
 from evolver.records import Score
+from evolver.report import audit_lines, report
+from evolver.store import Store
 from tests.evolver.cards import a_card, a_task
 from tests.evolver.judged_task import NEAT, POLITE, judged
 
@@ -182,3 +186,17 @@ def test_what_a_judge_decides() -> None:
         for n, (g, v) in enumerate([("judge:a", 1.0), ("program", 1.0), ("judge:b", 0.0), ("judge:c", None)])
     ]
     assert judges_of([a_card("h", 0, None, scores=tuple(scores))]) == ["judge:a"]
+
+
+def test_reports_say_what_the_judge_is_worth_and_who_looked_at_test(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig(judge=RULES, allow_unpriced=True))
+    assert audit_lines(store) == ["judge judge-4: not calibrated, it decides no promotion"]
+    store.append(of(good()))
+    record_opening(store, "test", "gap", flagged=False)
+    record_opening(store, "test", "what failed?", flagged=True)
+    fit, looked = audit_lines(store)
+    assert fit.startswith(f"{JUDGE}: kappa 1.00 [0.77, 1.00] against check programs, 30 tasks; fit")
+    assert looked.startswith("test was opened by ") and looked.endswith("to look at: what failed?")
+    store.append(of(good(9)))
+    assert "UNFIT, it decides no promotion: only 9 known successes" in audit_lines(store)[0]
+    assert set(audit_lines(store)) <= set(report(store).lines)
