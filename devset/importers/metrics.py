@@ -17,6 +17,7 @@ PIP = (
     "PyYAML==6.0.4",
     "beautifulsoup4==4.15.0",
     "cssselect==1.6.0",
+    "defusedxml==0.7.1",
     "formulas==1.3.4",
     "numpy==1.26.4",
     "pandas==2.2.3",
