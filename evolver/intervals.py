@@ -153,15 +153,15 @@ def look_levels(information: tuple[float, ...], alpha: float) -> tuple[float, ..
     """The one-sided level of each look at growing data, so that all looks together err with `alpha`.
 
     `information` is the inverse variance of the estimate at each look, in any unit. At a share t of the last
-    one, 2 - 2 Phi(z / sqrt t) of alpha is spent, z being the normal deviate of alpha / 2: sparingly at first, as Lan
-    and DeMets (1983, Biometrika 70) do in the manner of O'Brien and Fleming. The looks are jointly normal, two of them
-    correlated by the root of their information's ratio (Jennison and Turnbull 1999, chapter 3).
+    one, alpha t^2 is spent, between O'Brien and Fleming's thrift and Pocock's haste (Kim and DeMets 1987, Biometrika
+    74). The looks are jointly normal, two of them correlated by the root of their information's ratio (Jennison and
+    Turnbull 1999, chapter 3).
     """
     from scipy.optimize import brentq
     from scipy.stats import multivariate_normal, norm
 
     shares = np.asarray(information) / information[-1]
-    spent = 2 * norm.sf(norm.isf(alpha / 2) / np.sqrt(shares))
+    spent = alpha * shares**2
     together = np.sqrt(np.minimum.outer(shares, shares) / np.maximum.outer(shares, shares))
     bounds = [float(norm.isf(spent[0]))]
     for look in range(1, len(shares)):
