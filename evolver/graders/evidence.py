@@ -1,4 +1,4 @@
-"""What a judge is shown of an attempt, within fixed bounds: changed files, the trajectory and the last screenshot."""
+"""What a judge is shown of an attempt, within fixed bounds: the files of its home, the trajectory and the last screenshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devset.extracts import text_of
 from devset.task import Task
 from evolver.records import Image, Rollout, Turn
 
-FILES, FILE_CHARS, FILES_CHARS = 12, 2_000, 12_000  # extracts: how many, how long each, how long in all
+FILES, FILE_CHARS, FILES_CHARS = 16, 2_000, 16_000  # extracts: how many, how long each, how long in all
 NAMES = 60  # changed files that are named
 FIRST_TURNS, LAST_TURNS, TURN_CHARS = 4, 16, 600
 BIGGEST = 20 * 2**20  # bytes of a file that is looked into
@@ -20,28 +20,37 @@ BOUNDS = (FILES, FILE_CHARS, FILES_CHARS, NAMES, FIRST_TURNS, LAST_TURNS, TURN_C
 
 
 def changes_text(task: Task, state: bytes) -> str:
-    """How the frozen home (a tar) differs from the files that the task gave, with extracts of what is new or changed.
+    """What the frozen home (a tar) holds against the files that the task gave: names, and extracts of files that are
+    new or changed, of how they were before, and then of those that are as they were.
 
     What the task's set-up script made counts as new: it is not among the given files.
     """
-    found = dict(_files(state))
-    given = task.exec_files
+    found, given = dict(_files(state)), task.exec_files
     changed = [path for path in sorted(found) if given.get(path) != found[path]]
+    same = [path for path in sorted(given) if given[path] == found.get(path)]
     gone = [path for path in sorted(given) if path not in found]
-    lines = [f"{'changed' if path in given else 'new'}: {path} ({_size(found[path])})" for path in changed[:NAMES]]
-    lines += [f"removed: {path}" for path in gone[:NAMES]]
-    more = max(0, len(changed) - NAMES) + max(0, len(gone) - NAMES)
-    lines += [f"... and {more} files more"] if more else []
-    if not lines:
-        return "Nothing in the home folder changed." if found else "The home folder holds no file and none was given."
-    left, extracts = FILES_CHARS, []
-    for path in changed[:FILES]:
-        text = text_of(found[path] or b"\0")
+    lines = [f"{'changed' if path in given else 'new'}: {path} ({_size(found[path])})" for path in changed]
+    lines += [f"removed: {path}" for path in gone]
+    lines = lines or ["Nothing in the home folder changed."]
+    lines += [f"as it was given: {path} ({_size(found[path])})" for path in same]
+    if len(lines) > NAMES:
+        lines = [*lines[:NAMES], f"... and {len(lines) - NAMES} files more"]
+    shown = [(path, when, data) for path in changed for when, data in _versions(given.get(path), found[path])]
+    shown += [(path, "as it was given", given[path]) for path in same]
+    left = FILES_CHARS
+    for path, when, data in shown[:FILES]:
+        text = text_of(data)
         if text is not None and left > 0:
-            shown = cut(text, min(FILE_CHARS, left))
-            left -= len(shown)
-            extracts.append(f"--- {path}\n{shown}")
-    return "\n".join([*lines, *extracts])
+            extract = cut(text, min(FILE_CHARS, left))
+            left -= len(extract)
+            lines.append(f"--- {path} ({when})\n{extract}")
+    return "\n".join(lines)
+
+
+def _versions(given: bytes | None, found: bytes | None) -> list[tuple[str, bytes]]:
+    """A changed file as it is now, and as it was; what is too big to look into is left out."""
+    versions = [] if found is None else [("as it is now", found)]
+    return versions if given is None else [*versions, ("before", given)]
 
 
 def trajectory_text(rollout: Rollout) -> str:

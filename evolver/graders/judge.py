@@ -141,7 +141,7 @@ class JudgeGrader:
         seen = "It is attached." if image else "There is none."
         evidence = "\n\n".join(
             (
-                f"## What changed in the home folder\n\n{changes_text(task, state)}",
+                f"## The home folder at the end\n\n{changes_text(task, state)}",
                 f"## What the agent did\n\n{trajectory_text(rollout)}",
                 f"## The last picture of the screen\n\n{seen}",
             )

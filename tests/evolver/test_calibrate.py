@@ -64,7 +64,7 @@ def answering(choose: Callable[[str], str]) -> Reply:
 
 
 def careful(text: str) -> str:
-    return "met" if "--- a.txt\nright" in text else "not_met"
+    return "met" if "--- a.txt (as it is now)\nright" in text else "not_met"
 
 
 def believing(text: str) -> str:

@@ -172,7 +172,10 @@ async def test_the_judge_sees_instruction_criteria_changes_steps_and_the_last_sc
     text, picture = endpoint.requests[-1]["messages"][1]["content"]
     for part in (task.instruction, NEAT.description, "passable: readable", "new: a.txt (15 bytes)", "Dear Ada,"):
         assert part in text["text"]
-    assert "old.txt" not in text["text"], "what did not change is no evidence"
+    assert (
+        "as it was given: old.txt (8 bytes)" in text["text"]
+        and "--- old.txt (as it was given)\nas given" in text["text"]
+    )
     assert "step 1: Write it." in text["text"] and "printf hello" in text["text"] and "result: written" in text["text"]
     assert picture["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(png).decode()}"
     assert "tools" not in endpoint.requests[-1]
@@ -207,7 +210,7 @@ def test_evidence_is_bounded_whatever_the_agent_left() -> None:
     files = {f"{n:03d}.txt": b"many words " * 10_000 for n in range(200)}
     text = changes_text(judged(), home_tar(files))
     assert len(text) < evidence.FILES_CHARS + evidence.NAMES * 60 + evidence.FILES * 100
-    assert f"... and {200 - evidence.NAMES} files more" in text and "removed: old.txt" in text
+    assert f"... and {201 - evidence.NAMES} files more" in text
     task = judged()
     steps = trajectory_text(played(task, *(turn(n, "word " * 500, "x" * 9_000, "y" * 9_000) for n in range(50))))
     assert len(steps) < (evidence.FIRST_TURNS + evidence.LAST_TURNS) * 3 * evidence.TURN_CHARS
@@ -241,7 +244,15 @@ def test_the_newest_picture_counts_and_no_step_says_so() -> None:
         == other
     )
     assert last_image(played(task)) is None and trajectory_text(played(task)) == "The agent made no step."
-    assert changes_text(judged(), home_tar({"old.txt": b"as given"})) == "Nothing in the home folder changed."
+    same = changes_text(judged(), home_tar({"old.txt": b"as given"}))
+    assert same.startswith("Nothing in the home folder changed.\nas it was given: old.txt")
+
+
+def test_a_changed_file_is_shown_as_it_is_and_as_it_was_and_a_removed_one_is_named() -> None:
+    text = changes_text(judged(), home_tar({"old.txt": b"rewritten"}))
+    assert "changed: old.txt (9 bytes)" in text
+    assert text.index("--- old.txt (as it is now)\nrewritten") < text.index("--- old.txt (before)\nas given")
+    assert changes_text(judged(), home_tar({})) == "removed: old.txt"
 
 
 def test_another_prompt_setting_or_model_is_another_judge() -> None:
