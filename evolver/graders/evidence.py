@@ -1,4 +1,4 @@
-"""What a judge is shown of an attempt, within fixed bounds: the files of its home, the trajectory and the last screenshot."""
+"""What a judge is shown of an attempt, within fixed bounds: its files, the trajectory and the last screenshot."""
 
 from __future__ import annotations
 
