@@ -8,34 +8,37 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from pydantic import JsonValue, TypeAdapter
 
 from evolver.calls import call_text, result_text, tools_text
-from evolver.protocols import Request
-from evolver.records import Image, Message, Part, Text, ToolCall
+from evolver.records import Image, Message, Part, Text, ToolCall, ToolSpec
+from harnesses.harness import Sampling
 
 FRAME = "frame:"
 JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)  # many times as fast as the json module
 Body = dict[str, JsonValue]
+Wire = Literal["native_tools", "xml"]  # tools as native tool calls, or as `<tool_call>` text
 
 
-def body_for(model: str, request: Request) -> Body:
-    """The request as the body of a chat-completions call to `model`."""
-    sampling = request.sampling
+def body_for(
+    messages: Sequence[Message], tools: Sequence[ToolSpec], sampling: Sampling, seed: int, protocol: Wire
+) -> Body:
+    """One call as the body of a chat-completions request, all but the model's name."""
+    xml = protocol == "xml"
     body: Body = {
-        "model": model,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_tokens,
-        "seed": request.seed,
-        "messages": messages_for(request),
+        "seed": seed,
+        "messages": _messages(messages, tools, xml),
     }
-    if request.tools and request.protocol == "native_tools":
+    if tools and not xml:
         body["tools"] = [
             {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
-            for t in request.tools
+            for t in tools
         ]
     return body
 
@@ -62,16 +65,15 @@ def _picture(part: JsonValue, frame: Callable[[str], bytes]) -> JsonValue:
     return {**part, "image_url": {"url": f"data:image/png;base64,{encoded}"}}
 
 
-def messages_for(request: Request) -> list[JsonValue]:
-    """The request's messages. Images of tool results follow in a user message: tool messages carry text only."""
-    xml = request.protocol == "xml"
+def _messages(messages: Sequence[Message], tools: Sequence[ToolSpec], xml: bool) -> list[JsonValue]:
+    """Images of tool results follow in a user message: tool messages carry text only."""
     sent: list[JsonValue] = []
     images: list[Part] = []
-    for position, message in enumerate(request.messages):
+    for position, message in enumerate(messages):
         if message.role == "tool":
             images += [p for p in message.parts if isinstance(p, Image)]
             sent.append(_result(message, xml))
-            following = request.messages[position + 1 : position + 2]
+            following = messages[position + 1 : position + 2]
             if images and not (following and following[0].role == "tool"):
                 sent.append({"role": "user", "content": _content(tuple(images))})
                 images = []
@@ -79,8 +81,8 @@ def messages_for(request: Request) -> list[JsonValue]:
             sent.append(_reply(message, xml))
         else:
             parts = message.parts
-            if xml and message.role == "system" and request.tools:
-                parts = (*parts, Text(text=tools_text(request.tools)))
+            if xml and message.role == "system" and tools:
+                parts = (*parts, Text(text=tools_text(tools)))
             sent.append({"role": message.role, "content": _content(parts)})
     return sent
 

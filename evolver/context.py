@@ -35,10 +35,15 @@ def summary_of(completion: Completion) -> str:
 
 
 def request_sha256(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
-    digest = hashlib.sha256()
-    for piece in (*messages, *tools):
-        digest.update(piece.model_dump_json().encode() + b"\n")
-    return digest.hexdigest()
+    return _digest(messages, _lines(tools))
+
+
+def _lines(pieces: Sequence[Message] | Sequence[ToolSpec]) -> bytes:
+    return "".join(f"{piece.model_dump_json()}\n" for piece in pieces).encode()
+
+
+def _digest(messages: Sequence[Message], tools: bytes) -> str:
+    return hashlib.sha256(_lines(messages) + tools).hexdigest()
 
 
 def request_for(
@@ -54,6 +59,7 @@ class Context:
 
     def __init__(self, harness: Harness, instruction: str, first: Observed, rule: ImageRule) -> None:
         self.tools = tool_specs(harness)
+        self._tool_lines = _lines(self.tools)
         self._scaffold = harness.scaffold
         self._system = Message(role="system", parts=(Text(text=harness.prompt.system.strip()),))
         self._task = harness.prompt.task.replace("{instruction}", instruction).strip()
@@ -82,6 +88,10 @@ class Context:
             messages, tokens = self._built(turns, kept, 1, limit)
             limit //= 2
         return messages, tokens
+
+    def sha256(self, messages: Sequence[Message]) -> str:
+        """`request_sha256` of these messages with the harness's tools."""
+        return _digest(messages, self._tool_lines)
 
     def _built(
         self, turns: Sequence[Turn], kept: int, shown: int, limit: int | None

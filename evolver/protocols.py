@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import JsonValue
 
 from devset.task import Criterion, Task
+from evolver.chat import Body, Wire, body_for
 from evolver.records import Candidate, Completion, Connection, Message, Record, Rollout, Score, ToolSpec
 from harnesses.harness import Environment, Sampling
 
@@ -29,7 +31,12 @@ class Request:
     sampling: Sampling
     seed: int
     frames: Mapping[str, bytes] = field(default_factory=dict)
-    protocol: Literal["native_tools", "xml"] = "native_tools"
+    protocol: Wire = "native_tools"
+
+    @cached_property
+    def body(self) -> Body:
+        """The call as a chat-completions body, all but the model's name, with images by name (evolver.chat)."""
+        return body_for(self.messages, self.tools, self.sampling, self.seed, self.protocol)
 
 
 @runtime_checkable

@@ -12,8 +12,7 @@ from shlex import quote
 
 from devset.task import Task
 from evolver.channels import channel_of
-from evolver.chat import body_for
-from evolver.context import Context, frames_in, request_sha256, summary_of
+from evolver.context import Context, frames_in, summary_of
 from evolver.errors import Blame, Blamed, SandboxLost, SetupFailed, UsageError
 from evolver.protocols import Model, Privileged, Request, Sandbox, Sandboxes
 from evolver.records import (
@@ -230,7 +229,7 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
             frames={k: v for k, v in look.frames.items() if k in wanted},
             protocol=scaffold.protocol,
         )
-        progress.sent.add(body_for(job.key.model_id, request))
+        progress.sent.add({"model": job.key.model_id, **request.body})
         asked = time.monotonic()
         reply = redacted_record(await model.complete(request), job.keys)
         acted = time.monotonic()
@@ -242,7 +241,7 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
         progress.turns.append(
             Turn(
                 index=index,
-                request_sha256=request_sha256(messages, context.tools),
+                request_sha256=context.sha256(messages),
                 request_tokens=tokens,
                 completion=reply,
                 summary=summary_of(reply),

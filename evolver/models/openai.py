@@ -13,13 +13,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from evolver.chat import body_for, bytes_of
+from evolver.chat import bytes_of
 from evolver.config import OpenAISpec
 from evolver.errors import Blamed, ProviderFailed, UsageError
 from evolver.models.endpoint import asked_delay_s, delay_s, limiter_for
@@ -50,33 +51,45 @@ class OpenAIModel:
         self.url = spec.base_url or DEFAULT_URL
         self.declared = f"{spec.model} at {self.url}"
         self.image_rule = image_rule_for(spec.model, spec.image_tokens)
-        self._address = f"{self.url.rstrip('/')}/chat/completions"
         self._spec = spec
-        self._clients, self._key = self._connect()
+        self._key = self._found_key()
+        self._connect()
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.declared})"
 
-    def _connect(self) -> tuple[Iterator[AsyncClient], str]:
+    def _found_key(self) -> str:
         key = os.environ.get(self._spec.api_key_env, "").strip()
         if not key and urlsplit(self.url).hostname not in LOCAL_HOSTS:
             raise UsageError(f"{self.declared} needs a key: set the environment variable {self._spec.api_key_env}")
+        return key
+
+    def _connect(self) -> None:
         import httpx2
 
-        timeout = httpx2.Timeout(self._spec.timeout_s, connect=min(self._spec.timeout_s, CONNECT_S))
-        headers = {"content-type": "application/json", "authorization": f"Bearer {key or 'none'}"}
-        certificates = httpx2.create_ssl_context()
         # A client's pool looks at all of its connections for every call, so many of them are spread over several.
-        clients = [
-            httpx2.AsyncClient(headers=headers, timeout=timeout, verify=certificates, follow_redirects=True)
-            for _ in range(-(-self._spec.concurrency // PER_CLIENT))
-        ]
-        return cycle(clients), key
+        certificates = httpx2.create_ssl_context()
+        self._clients: Iterator[AsyncClient] = cycle(
+            [
+                httpx2.AsyncClient(verify=certificates, follow_redirects=True)
+                for _ in range(-(-self._spec.concurrency // PER_CLIENT))
+            ]
+        )
+        # What all calls share is made once: merging and parsing it each time costs a third of a call.
+        timeout = httpx2.Timeout(self._spec.timeout_s, connect=min(self._spec.timeout_s, CONNECT_S))
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self._key or 'none'}"}
+        self._post = partial(
+            httpx2.Request,
+            "POST",
+            httpx2.URL(f"{self.url.rstrip('/')}/chat/completions"),
+            headers=headers,
+            extensions={"timeout": timeout.as_dict()},
+        )
 
     async def complete(self, request: Request) -> Completion:
         """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds (for
         `first_contact_s` while nobody has ever answered), and the last try has `timeout_s` of its own."""
-        body = bytes_of(body_for(self.id, request), lambda frame_id: _png(request, frame_id))
+        body = bytes_of({"model": self.id, **request.body}, lambda frame_id: _png(request, frame_id))
         limiter = limiter_for(self.url, self._spec.concurrency)
         bound_s = self._spec.timeout_s + self._spec.retry_for_s
         tries, last = 0, "no answer"
@@ -113,7 +126,7 @@ class OpenAIModel:
         import httpx2
 
         try:
-            answer = await next(self._clients).post(self._address, content=body)
+            answer = await next(self._clients).send(self._post(content=body))
         except httpx2.TransportError as error:
             unreachable = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             return _Again(self._safe(f"{type(error).__name__}: {error}"), None, unreachable=unreachable)

@@ -30,7 +30,6 @@ from openai import AsyncOpenAI
 from pydantic import JsonValue
 
 from devset.task import Criterion, Rubric, Task
-from evolver.chat import body_for
 from evolver.config import OpenAISpec, RunConfig
 from evolver.context import request_for
 from evolver.executors.local import LocalExecutor
@@ -141,7 +140,7 @@ async def bare_s(url: str, client: str) -> float:
 async def _timed(ask: Ask) -> float:
     messages, tools = request_for(harness(), task(0).instruction, Observed(), ())
     opening = Request(messages=messages, tools=tools, sampling=harness().scaffold.sampling, seed=0)
-    body = body_for("noop", opening)
+    body = {"model": "noop", **opening.body}
 
     async def one() -> None:
         said = [*body["messages"]]  # type: ignore[misc]

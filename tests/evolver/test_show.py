@@ -10,7 +10,7 @@ import atif
 import pytest
 from PIL import Image as Picture
 
-from evolver.chat import body_for, bytes_of
+from evolver.chat import bytes_of
 from evolver.cli import main
 from evolver.config import RunConfig
 from evolver.context import request_for, request_sha256
@@ -57,7 +57,7 @@ async def test_s54_training_rebuilds_the_very_messages_that_were_sent(tmp_path: 
         assert request_sha256(messages, tools) == turn.request_sha256
         sent = bodies(store.blob(rollout.requests_sha256 or ""))[turn.index]
         again = Request(messages=messages, tools=tools, sampling=harness.scaffold.sampling, seed=int(str(sent["seed"])))
-        assert body_for("some-model", again) == sent
+        assert {"model": "some-model", **again.body} == sent
 
 
 async def test_a_request_that_was_refused_is_kept_too(tmp_path: Path) -> None:
