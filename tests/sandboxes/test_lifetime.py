@@ -22,7 +22,7 @@ from evolver.protocols import Sandboxes
 from evolver.records import Rollout, RolloutKey
 from evolver.rollout import Job, run_rollout
 from evolver.sandboxes import old_versions, open_backend, reap
-from evolver.sandboxes.docker import DockerSandboxes, boot_id, connect, old_images, process_mark
+from evolver.sandboxes.docker import DockerSandboxes, boot_id, connect, old_images, process_mark, remove_image
 from evolver.sandboxes.docker import reap as reap_with
 from evolver.testing import NoopModel
 from harnesses.harness import Environment
@@ -270,13 +270,15 @@ def test_s01_ctrl_c_leaves_no_container_no_network_and_no_file(tmp_path: Path) -
 def test_images_of_other_versions_are_named_and_removed_only_when_told_so() -> None:
     client = connect()
     image = client.images.get(asyncio.run(_image()))
-    image.tag("evolver/base", "0000000000000000")
+    name = "evolver/base:0000000000000000"
+    image.tag(*name.split(":"))
     try:
-        assert "evolver/base:0000000000000000" in old_images(client)
-        old_versions()
-        assert client.images.get("evolver/base:0000000000000000")
+        assert name in old_images(client) and image.tags[0] not in old_images(client)
+        assert name in old_versions()
+        assert client.images.get(name)
     finally:
-        client.images.remove("evolver/base:0000000000000000")
+        assert remove_image(client, name) == ""
+    assert name not in old_images(client) and remove_image(client, name)
 
 
 async def _image() -> str:

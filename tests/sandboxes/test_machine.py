@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -194,3 +195,14 @@ def test_without_docker_auto_is_local_and_says_why() -> None:
     env = os.environ | {"DOCKER_HOST": "tcp://127.0.0.1:9"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.stdout == "local\n" and "no Docker daemon answers" in done.stderr
+
+
+def test_trees_of_other_versions_are_named_and_removed_only_when_told_so(tmp_path: Path) -> None:
+    old = tmp_path / "rootfs" / "0123456789abcdef"
+    (old / "etc").mkdir(parents=True)
+    (old / "etc/passwd").write_text("x" * 10_000)
+    env = os.environ | {"EVOLVER_CACHE": str(tmp_path), "DOCKER_HOST": "tcp://127.0.0.1:9"}
+    for options, stays in (([], True), (["--images"], False)):
+        argv = [str(Path(sys.executable).with_name("evolver")), "sandbox", "reap", *options]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+        assert str(old) in done.stdout + done.stderr and old.exists() is stays
