@@ -16,7 +16,7 @@ from evolver.records import Interval, Scorecard
 
 MIN_COVERAGE = 0.8  # share of the asked tasks that must be scored in both arms before anything is concluded
 MIN_BOTH_SOLVE = 5  # tasks that both arms must solve before a saving of tokens is judged
-SAVING_SHARE = 0.1  # of an error, for "cheaper": tokens vary little, so this costs it hardly any power
+SAVING_SHARE = 0.05  # of an error, for "cheaper": tokens vary little, so this costs it hardly any power
 
 
 @dataclass(frozen=True)

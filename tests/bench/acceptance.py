@@ -26,7 +26,7 @@ from evolver.config import RaceConfig
 
 EDITS, SHARES = (0.0, -0.05, 0.05, 0.10), (0.5, 0.3, 0.15, 0.05)
 GENERATIONS = 20
-NULL_RUNS, POWER_RUNS, POWER_EDITS, LINEAGES, SPLIT_LINEAGES = 100, 50, 10, 50, 20
+NULL_RUNS, POWER_RUNS, POWER_EDITS, LINEAGES, SPLIT_LINEAGES = 100, 100, 10, 50, 15
 SPLITS = {
     "1, 2 and 4, confirmed by at most 4": RaceConfig(confirm_attempts=4),
     "1, 2 and 4, confirmed by at most 16": RaceConfig(confirm_attempts=16),
