@@ -13,10 +13,15 @@ from pathlib import Path
 import pytest
 
 from evolver.protocols import Sandbox
+from evolver.records import Rollout, RolloutKey
+from evolver.rollout import Job, run_rollout
 from evolver.sandboxes import open_backend
 from evolver.sandboxes.backend import Kind
 from evolver.sandboxes.egress import Outside
+from evolver.testing import ScriptedModel, reply
 from harnesses.harness import Environment
+from harnesses.tree import read_tree, seed_path
+from tests.evolver.cards import a_task
 
 BIG = b"0123456789abcdef" * 65_536 * 3
 NET = Environment(image="terminal", network="allowlist", allowlist=("shop.test", "*.wild.test", "local.test"))
@@ -148,3 +153,25 @@ async def test_a_frozen_sandbox_has_no_way_out_left(box: Sandbox) -> None:
     assert count
     await asyncio.sleep(0.7)
     assert len(box.connections) == count
+
+
+async def test_a_rollout_keeps_what_was_asked_of_the_network(kind: Kind, outside: Outside) -> None:
+    harness, task = read_tree(seed_path("beta1")).model_copy(update={"environment": NET}), a_task()
+    key = RolloutKey(
+        purpose="adhoc", harness_id=harness.id, model_id="scripted", task_id=task.id, task_hash=task.hash,
+        split=task.split, attempt=0, seed=0,
+    )  # fmt: skip
+    ask = reply("Ask.", ("bash", {"command": "curl -s http://shop.test/; curl -s http://other.test/"}))
+    done = reply("Done.", ("computer_use", {"action": "terminate", "status": "success"}))
+    model = ScriptedModel([ask, done])
+    backend = open_backend(kind, spares=0, outside=outside)
+    job = Job(key=key, rollout_id="r-net", harness=harness, task=task, model=model, run_id="test-net")
+    try:
+        rollout, _ = await run_rollout(job, backend, lambda data: f"{len(data)}")
+    finally:
+        await backend.aclose()
+    assert [(seen.host, bool(seen.refused)) for seen in rollout.connections] == [
+        ("shop.test", False),
+        ("other.test", True),
+    ]
+    assert Rollout.model_validate_json(rollout.model_dump_json()) == rollout
