@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -129,19 +128,26 @@ def extended_rootfs(base: Path, packages: Sequence[str]) -> Path:
         )
     if not recipe.on_path("rsync"):
         raise NotReady("rsync is missing: apt-get install rsync")
-    with locked(f"extended-{final.name}"), tempfile.TemporaryDirectory(dir=recipe.cache_dir()) as scratch:
-        if final.is_dir():
-            return final
-        partial = Path(scratch) / "tree"
-        final.parent.mkdir(parents=True, exist_ok=True)
-        install = f"apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq {' '.join(packages)}"
-        try:
-            _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", EXTEND, "-",
-                  str(base), scratch, f"{install} && {APT_CLEAN}"])  # fmt: skip
-        except NotReady as error:
-            raise why_no_package(packages, str(error)) from error
-        partial.rename(final)
+    with locked(f"extended-{final.name}"):
+        if not final.is_dir():
+            scratch = final.with_suffix(".partial")
+            shutil.rmtree(scratch, ignore_errors=True)  # what a killed builder left
+            scratch.mkdir(parents=True)
+            try:
+                _extend(base, packages, scratch)
+                (scratch / "tree").rename(final)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
     return final
+
+
+def _extend(base: Path, packages: Sequence[str], scratch: Path) -> None:
+    install = f"apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq {' '.join(packages)}"
+    try:
+        _run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", EXTEND, "-",
+              str(base), str(scratch), f"{install} && {APT_CLEAN}"])  # fmt: skip
+    except NotReady as error:
+        raise why_no_package(packages, str(error)) from error
 
 
 EXTEND = """
