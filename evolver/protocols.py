@@ -102,7 +102,10 @@ class Element:
 
 @dataclass(frozen=True)
 class Act:
-    """One GUI action in pixels. `kind` is one of harnesses.harness.GUI_ACTIONS or OPT_IN_ACTIONS, without terminate."""
+    """One GUI action in pixels. `kind` is one of harnesses.harness.GUI_ACTIONS or OPT_IN_ACTIONS, without terminate.
+
+    What can't be typed within `timeout_s` is a BadAction: not begun where that is foreseen, not gone on with otherwise.
+    """
 
     kind: str
     x: int | None = None
@@ -113,6 +116,7 @@ class Act:
     keys: str = ""
     amount: int = 0
     seconds: float = 0.0
+    timeout_s: float = 30.0
 
 
 class Sandbox(Protocol):

@@ -54,6 +54,7 @@ class ToolResult(Record):
     text: str
     is_error: bool = False
     seconds: Finite = 0.0
+    frame_id: str | None = None  # the screenshot that a GUI call's coordinates were read against
 
 
 class Message(Record):

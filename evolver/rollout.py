@@ -233,7 +233,7 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
         asked = time.monotonic()
         reply = redacted_record(await model.complete(request), job.keys)
         acted = time.monotonic()
-        results, ended = await _act(reply, job, sandbox, checked)
+        results, ended = await _act(reply, job, sandbox, look.seen, checked)
         channel = channel_of(reply.calls, harness)
         looks = ended is None and (scaffold.observation.when == "every_turn" or channel in ("gui", "both"))
         observed = await look() if looks else Observed()
@@ -281,7 +281,7 @@ def _seed(job: Job, index: int) -> int:
 
 
 async def _act(
-    reply: Completion, job: Job, sandbox: Sandbox, checked: bool
+    reply: Completion, job: Job, sandbox: Sandbox, seen: Image | None, checked: bool
 ) -> tuple[tuple[ToolResult, ...], str | None]:
     """Runs the calls of a reply in order and returns their results and, when it ended the attempt, the status."""
     harness = job.harness
@@ -297,7 +297,7 @@ async def _act(
         elif results and results[-1].is_error:
             skipped = "error: not run, an earlier call of this turn failed"
         else:
-            outcome = await call_tool(call, harness, sandbox)
+            outcome = await call_tool(call, harness, sandbox, seen)
             if outcome.ended and outcome.ended[0] == "success" and not checked:
                 results.append(ToolResult(call_id=call.id, text=FINISH_CHECK))
                 return tuple(results), None
@@ -310,12 +310,14 @@ async def _act(
 
 
 class Look:
-    """Looks at the screen the way the harness asks for; `frames` maps frame ids to the PNGs that may be sent again."""
+    """Looks at the screen the way the harness asks for; `frames` maps frame ids to the PNGs that may be sent again, and
+    `seen` is the newest screenshot: coordinates are read against it."""
 
     def __init__(
         self, sandbox: Sandbox, harness: Harness, put_blob: Callable[[bytes], str], keys: tuple[str, ...]
     ) -> None:
         self.frames: dict[str, bytes] = {}
+        self.seen: Image | None = None
         self._sandbox = sandbox
         self._wanted = harness.scaffold.observation
         self._kept = max(1, harness.scaffold.screenshots_kept)
@@ -336,7 +338,7 @@ class Look:
             self.frames[frame_id] = frame.png
             if len(self.frames) > self._kept:
                 del self.frames[next(iter(self.frames))]
-            image = Image(frame_id=frame_id, width=frame.width, height=frame.height)
+            image = self.seen = Image(frame_id=frame_id, width=frame.width, height=frame.height)
         text = None
         if wanted.text != "none":
             render = render_marks if wanted.text == "marks" else render_tree

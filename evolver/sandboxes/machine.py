@@ -142,13 +142,20 @@ class Machine:
         return [str(title) for title in titles] if isinstance(titles, list) else []
 
     async def screenshot(self, *, settle_s: float = 0.0) -> Frame:
+        """A capture that fails is tried once more; then the sandbox counts as lost."""
+        try:
+            return await self._capture(settle_s)
+        except SandboxLost:
+            return await self._capture(settle_s)
+
+    async def _capture(self, settle_s: float) -> Frame:
         answer, png = await self._ask("shot", {"settle_s": settle_s}, limit_s=settle_s + 60)
         if not isinstance(answer, dict) or self.screen is None or not png.startswith(b"\x89PNG"):
             raise SandboxLost("the screenshot is no PNG")
         return Frame(png, *self.screen, settled=bool(answer["settled"]))
 
     async def act(self, action: Act) -> None:
-        await self._ask("act", asdict(action), limit_s=60 + len(action.text) * 0.02 + max(action.seconds, 0))
+        await self._ask("act", asdict(action), limit_s=action.timeout_s + max(action.seconds, 0) + 60)
 
     async def elements(self) -> list[Element]:
         _, data = await self._ask("elements", {})

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from evolver.errors import BadAction
 from evolver.protocols import Act, Sandbox
+from evolver.records import Image
 from evolver.tools.screen import to_pixels
 from harnesses.harness import Tool
 
@@ -20,7 +21,7 @@ def parameters(tool: Tool) -> dict[str, JsonValue]:
     """JSON schema of the call, limited to the actions that the harness allows."""
     properties: dict[str, JsonValue] = {"action": {"type": "string", "enum": list(tool.actions)}}
     allowed = set(tool.actions)
-    if allowed & set(POINTED) or "scroll" in allowed:
+    if allowed & {*POINTED, "scroll", "hscroll"}:
         properties["coordinate"] = _POINT
     if "left_click_drag" in allowed:
         properties["to"] = {**_POINT, "description": "where the drag ends"}
@@ -53,14 +54,17 @@ def _number(arguments: Mapping[str, JsonValue], field: str, action: str) -> floa
 
 
 def to_act(arguments: Mapping[str, JsonValue], tool: Tool, screen: tuple[int, int]) -> Act:
-    """Checks a call's arguments and maps them to pixels; anything unusable is a BadAction, never a click at (0,0)."""
+    """Checks a call's arguments and maps them to pixels of `screen` (width, height).
+
+    Anything unusable is a BadAction, never a click at (0,0).
+    """
     action = arguments.get("action")
     if not isinstance(action, str) or action not in tool.actions:
         raise BadAction(f"action must be one of {', '.join(tool.actions)}; got {action!r}")
     if action == "key":
         return Act(kind=action, keys=_text(arguments, "keys", action))
     if action == "type":
-        return Act(kind=action, text=_text(arguments, "text", action))
+        return Act(kind=action, text=_text(arguments, "text", action), timeout_s=tool.timeout_s)
     if action == "wait":
         seconds = _number(arguments, "seconds", action)
         if not 0 <= seconds <= MAX_WAIT_S:
@@ -78,8 +82,9 @@ def to_act(arguments: Mapping[str, JsonValue], tool: Tool, screen: tuple[int, in
     return Act(kind=action, x=x, y=y)
 
 
-async def act(arguments: Mapping[str, JsonValue], tool: Tool, sandbox: Sandbox) -> str:
+async def act(arguments: Mapping[str, JsonValue], tool: Tool, sandbox: Sandbox, seen: Image | None) -> str:
+    """`seen`: the screenshot that the coordinates were read from; None where the screen was shown as text alone."""
     if sandbox.screen is None:
         raise BadAction("this environment has no screen")
-    await sandbox.act(to_act(arguments, tool, sandbox.screen))
+    await sandbox.act(to_act(arguments, tool, sandbox.screen if seen is None else (seen.width, seen.height)))
     return "ok"

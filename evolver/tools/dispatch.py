@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from evolver.errors import BadAction
 from evolver.protocols import Ran, Sandbox
-from evolver.records import ToolCall, ToolResult, ToolSpec
+from evolver.records import Image, ToolCall, ToolResult, ToolSpec
 from evolver.tools import computer_use
 from evolver.tools.screen import render_tree
 from harnesses.harness import Harness, Tool
@@ -48,10 +48,14 @@ def _parameters(tool: Tool) -> dict[str, JsonValue]:
     return {"type": "object", "properties": {}}
 
 
-async def call_tool(call: ToolCall, harness: Harness, sandbox: Sandbox) -> Outcome:
-    """Runs one call; a call that can't be run is an error result for the model, never an exception."""
+async def call_tool(call: ToolCall, harness: Harness, sandbox: Sandbox, seen: Image | None = None) -> Outcome:
+    """Runs one call; a call that can't be run is an error result for the model, never an exception.
+
+    `seen` is the newest screenshot that the model was shown: its size decides what the call's coordinates mean.
+    """
     started = time.monotonic()
     ended: tuple[Literal["success", "failure"], str] | None = None
+    frame_id: str | None = None
     try:
         tool = next((t for t in harness.tools if t.name == call.name), None)
         if tool is None:
@@ -60,12 +64,17 @@ async def call_tool(call: ToolCall, harness: Harness, sandbox: Sandbox) -> Outco
             ended = _terminate(call)
             text = "ended"
         else:
-            text = await _run(call, tool, harness, sandbox)
+            if tool.kind == "computer_use":
+                frame_id = None if seen is None else seen.frame_id
+                text = await computer_use.act(call.arguments, tool, sandbox, seen)
+            else:
+                text = await _run(call, tool, harness, sandbox)
         error = False
     except (BadAction, OSError) as reason:  # the latter when the agent shut its own home
         text, error = f"error: {reason}", True
     seconds = round(time.monotonic() - started, 4)
-    return Outcome(ToolResult(call_id=call.id, text=text, is_error=error, seconds=seconds), ended)
+    result = ToolResult(call_id=call.id, text=text, is_error=error, seconds=seconds, frame_id=frame_id)
+    return Outcome(result, ended)
 
 
 def _terminate(call: ToolCall) -> tuple[Literal["success", "failure"], str]:
@@ -77,8 +86,6 @@ def _terminate(call: ToolCall) -> tuple[Literal["success", "failure"], str]:
 
 
 async def _run(call: ToolCall, tool: Tool, harness: Harness, sandbox: Sandbox) -> str:
-    if tool.kind == "computer_use":
-        return await computer_use.act(call.arguments, tool, sandbox)
     if tool.kind == "bash":
         command = call.arguments.get("command")
         if not isinstance(command, str) or not command.strip():

@@ -6,154 +6,128 @@ import asyncio
 import io
 import time
 
+import openpyxl
 import pytest
 from PIL import Image
 
-from evolver.errors import BadAction, SandboxLost
-from evolver.protocols import Act, Element, Sandbox, Sandboxes
-from harnesses.harness import Environment
+from evolver import records
+from evolver.errors import BadAction
+from evolver.protocols import Act, Sandbox
+from evolver.tools import call_tool
+from harnesses.tree import read_tree, seed_path
+from tests.sandboxes.desk import at, element, sheet, show, window
 
-pytestmark = pytest.mark.desktop
-
-
-async def element(box: Sandbox, name: str, role: str | None = None, limit_s: float = 10) -> Element:
-    deadline = time.monotonic() + limit_s
-    while True:
-        found = [e for e in await box.elements() if e.name == name and role in (None, e.role)]
-        if found or time.monotonic() > deadline:
-            assert found, f"no element {name!r} on the screen"
-            return found[0]
-        await asyncio.sleep(0.2)
+pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def window(box: Sandbox, text: str, limit_s: float = 30) -> str:
-    deadline = time.monotonic() + limit_s
-    while not (found := [title for title in await box.windows() if text in title]):
-        assert time.monotonic() < deadline, f"no window {text!r}, only {await box.windows()}"
-        await asyncio.sleep(0.1)
-    return found[0]
+async def pointer(box: Sandbox) -> tuple[int, ...]:
+    """Where the mouse is, and how many keys and buttons are down."""
+    code = (
+        "from Xlib import display; d = display.Display(); p = d.screen().root.query_pointer(); "
+        "print(p.root_x, p.root_y, sum(bin(b).count('1') for b in d.query_keymap()), p.mask)"
+    )
+    ran = await box.exec(f'python3 -c "{code}"', timeout_s=10)
+    return tuple(map(int, ran.output.split()))
 
 
-def at(kind: str, target: Element) -> Act:
-    return Act(kind, x=target.x + target.width // 2, y=target.y + target.height // 2)
-
-
-async def open_by_icon(box: Sandbox, name: str) -> None:
-    icon = await element(box, name, "icon")
+async def test_s12_calc_opens_maximised_without_a_dialog_and_cells_are_where_they_are_said_to_be(desk: Sandbox) -> None:
+    await desk.write("Desktop/book.xlsx", sheet(["name", 7]))
+    icon = await element(desk, "book.xlsx", "icon")
     assert icon.actionable
-    await box.act(at("double_click", icon))
-    await window(box, name)
-    assert (await box.screenshot(settle_s=15)).settled
-
-
-TYPED = "àÄß你好🙂 <>\"'`\\^~/_ -0.07 --flag\n\tthe end"
-
-
-async def test_s15_s22_a_double_click_opens_a_new_file_and_typing_is_byte_exact(desktop: Sandbox) -> None:
-    await desktop.screenshot(settle_s=5)
-    await desktop.write("Desktop/notes.txt", b"")  # after the desktop is up: its icon must appear
-    await element(desktop, "notes.txt", "icon", limit_s=4)
-    await open_by_icon(desktop, "notes.txt")
-    await desktop.act(Act("type", text=TYPED))
-    await desktop.act(Act("key", keys="ctrl+s"))
-    await desktop.screenshot(settle_s=3)
-    assert (await desktop.read("Desktop/notes.txt")).decode().rstrip("\n") == TYPED
-
-
-async def test_s16_punctuation_is_never_substituted(desktop: Sandbox) -> None:
-    await desktop.write("Desktop/a.txt", b"")
-    await open_by_icon(desktop, "a.txt")
-    await desktop.act(Act("type", text="/_:" * 200))
-    await desktop.act(Act("key", keys="ctrl+s"))
-    await desktop.screenshot(settle_s=3)
-    assert (await desktop.read("Desktop/a.txt")).decode().rstrip("\n") == "/_:" * 200
-
-
-async def test_s12_calc_opens_maximised_without_a_dialog_and_cells_are_where_they_are_said_to_be(
-    desktop: Sandbox,
-) -> None:
-    code = "import openpyxl; w = openpyxl.Workbook(); w.active.append(['name', 7]); w.save('Desktop/book.xlsx')"
-    ran = await desktop.exec(f'python3 -c "{code}"', timeout_s=20, env={"PYTHONPATH": "/opt/evolver/site"})
-    assert ran.exit_code == 0, ran.output
-    await open_by_icon(desktop, "book.xlsx")
-    assert await desktop.windows() == ["book.xlsx - LibreOffice Calc"]
-    found = await desktop.elements()
+    await desk.act(at("double_click", icon))
+    await window(desk, "book.xlsx")
+    assert (await desk.screenshot(settle_s=15)).settled
+    assert await desk.windows() == ["book.xlsx - LibreOffice Calc"]
+    found = await desk.elements()
     assert next(e.text for e in found if e.name == "B1") == "7"
     frame = next(e for e in found if e.depth == 0)
     assert (frame.width, frame.height) == (1920, 1080)
     assert not any(e.role == "icon" for e in found)  # the desktop is hidden behind it
-    await desktop.act(at("left_click", await element(desktop, "B2")))
-    await desktop.act(Act("type", text="42\n"))
-    await desktop.screenshot(settle_s=5)
-    assert (await element(desktop, "B2")).text == "42"
-    await desktop.act(Act("key", keys="ctrl+s"))
-    await desktop.screenshot(settle_s=5)
-    assert await desktop.windows() == ["book.xlsx - LibreOffice Calc"]  # no question about the format
-    code = "import openpyxl; print(openpyxl.load_workbook('Desktop/book.xlsx').active['B2'].value)"
-    ran = await desktop.exec(f'python3 -c "{code}"', timeout_s=20, env={"PYTHONPATH": "/opt/evolver/site"})
-    assert ran.output == "42\n"
+    await desk.act(at("left_click", await element(desk, "B2")))
+    await desk.act(Act("type", text="42\n"))
+    await desk.screenshot(settle_s=5)
+    assert (await element(desk, "B2")).text == "42"
+    await desk.act(Act("key", keys="ctrl+s"))
+    await desk.screenshot(settle_s=5)
+    assert await desk.windows() == ["book.xlsx - LibreOffice Calc"]  # no question about the format
+    assert openpyxl.load_workbook(io.BytesIO(await desk.read("Desktop/book.xlsx"))).active["B2"].value == 42
 
 
-POINTER = "from Xlib import display; p = display.Display().screen().root.query_pointer(); print(p.root_x, p.root_y)"
-
-
-async def test_s19_clicks_land_on_the_pixel_and_never_off_the_screen(desktop: Sandbox) -> None:
-    async def pointer() -> list[str]:
-        return (await desktop.exec(f'python3 -c "{POINTER}"', timeout_s=5)).output.split()
-
+async def test_s19_clicks_land_on_the_pixel_and_never_off_the_screen(desk: Sandbox) -> None:
     for x, y in ((0, 0), (1919, 1079), (960, 0), (0, 540), (1919, 540), (960, 1079)):
-        await desktop.act(Act("mouse_move", x=x, y=y))
-        assert await pointer() == [str(x), str(y)]
+        await desk.act(Act("mouse_move", x=x, y=y))
+        assert (await pointer(desk))[:2] == (x, y)
     for x, y in ((1920, 5), (-1, 5), (5, 1080), (10**9, 5)):
         with pytest.raises(BadAction, match="not on the 1920x1080 screen"):
-            await desktop.act(Act("left_click", x=x, y=y))
-        assert await pointer() == ["960", "1079"]
+            await desk.act(Act("left_click", x=x, y=y))
+        assert (await pointer(desk))[:2] == (960, 1079)
     with pytest.raises(BadAction, match="needs x and y"):
-        await desktop.act(Act("mouse_move"))
+        await desk.act(Act("mouse_move"))
 
 
-async def test_s23_s24_keys_have_their_usual_names_and_nothing_stays_pressed(desktop: Sandbox) -> None:
-    for keys in (
-        "ctrl+comma",
-        "ctrl+,",
-        "PrintScreen",
-        "super",
-        "Page_Down",
-        "pagedown",
-        "Enter",
-        "Return",
-        "KP_Enter",
-    ):
-        await desktop.act(Act("key", keys=keys))
-    await desktop.act(Act("key", keys="Escape"))
+def call(arguments: dict[str, object]) -> records.ToolCall:
+    return records.ToolCall.model_validate({"id": "c", "name": "computer_use", "arguments": arguments})
+
+
+async def test_s20_coordinates_are_read_against_the_frame_that_the_model_saw(desk: Sandbox) -> None:
+    harness = read_tree(seed_path("alpha"))
+    seen = records.Image(frame_id="f" * 64, width=1920, height=1080)
+    await desk.screenshot()  # another capture by the platform, and a zoomed one by the agent
+    zoomed = (
+        "r = display.Display().screen().root; print(len(r.get_image(500, 500, 64, 36, X.ZPixmap, 0xFFFFFFFF).data))"
+    )
+    ran = await desk.exec(f"python3 -c 'from Xlib import X, display; {zoomed}'", timeout_s=10)
+    assert ran.output == f"{64 * 36 * 4}\n"
+    for point, pixel in (([250, 750], (480, 810)), ([999, 0], (1919, 0)), ([333, 333], (640, 360))):
+        outcome = await call_tool(call({"action": "mouse_move", "coordinate": point}), harness, desk, seen)
+        assert (outcome.result.is_error, outcome.result.frame_id) == (False, "f" * 64)
+        assert (await pointer(desk))[:2] == pixel
+    small = records.Image(frame_id="e" * 64, width=960, height=540)
+    await call_tool(call({"action": "mouse_move", "coordinate": [999, 999]}), harness, desk, small)
+    assert (await pointer(desk))[:2] == (959, 539)
+    for point in ([1000, 5], [-1, 5], ["500", 5], [5], [float("nan"), 5], {"x": 5, "y": 5}):
+        outcome = await call_tool(call({"action": "left_click", "coordinate": point}), harness, desk, seen)
+        assert outcome.result.is_error and (await pointer(desk))[:2] == (959, 539)
+
+
+async def test_s23_keys_have_their_usual_names_and_others_are_errors(desk: Sandbox) -> None:
+    usual = "ctrl+comma ctrl+, PrintScreen super Page_Down pagedown Enter Return KP_Enter F5"
+    for keys in usual.split():
+        await desk.act(Act("key", keys=keys))
+    await desk.act(Act("key", keys="Escape"))
     for keys in ("ctrl+nosuchkey", "", "hyperspace"):
         with pytest.raises(BadAction):
-            await desktop.act(Act("key", keys=keys))
-    with pytest.raises(BadAction):
-        await desktop.act(Act("left_click_drag", x=5, y=5, to_x=5_000, to_y=5))
-    with pytest.raises(BadAction):
-        await desktop.act(Act("type", text="abc\x07"))
-    code = (
-        "from Xlib import display; d = display.Display(); "
-        "print(sum(bin(b).count('1') for b in d.query_keymap()), d.screen().root.query_pointer().mask)"
-    )
-    assert (await desktop.exec(f'python3 -c "{code}"', timeout_s=10)).output == "0 0\n"
+            await desk.act(Act("key", keys=keys))
 
 
-RESTLESS = (
-    "import itertools, time; from Xlib import display; d = display.Display(); "
-    "[(d.screen().root.warp_pointer(x, x), d.sync(), time.sleep(0.05)) for x in itertools.cycle((10, 900))]"
-)
+async def hold(box: Sandbox, *keycodes: int, button: int) -> None:
+    """Keys and a button that a program of the agent presses and does not let go."""
+    down = "".join(f"xtest.fake_input(d, X.KeyPress, {code}); " for code in keycodes)
+    code = f"from Xlib import X, display; from Xlib.ext import xtest; d = display.Display(); {down}"
+    ran = await box.exec(f"python3 -c '{code}xtest.fake_input(d, X.ButtonPress, {button}); d.sync()'", timeout_s=10)
+    assert ran.exit_code == 0, ran.output
 
 
-async def test_s25_a_picture_is_whole_and_says_whether_the_screen_stood_still(desktop: Sandbox) -> None:
-    frame = await desktop.screenshot(settle_s=5)
-    image = Image.open(io.BytesIO(frame.png))
-    image.load()
-    assert image.size == (frame.width, frame.height) == (1920, 1080) and frame.settled
-    assert len(image.getcolors(1 << 24) or ()) > 1
-    await desktop.bash(f'python3 -c "{RESTLESS}" &', timeout_s=5)
-    assert not (await desktop.screenshot(settle_s=1)).settled
+async def test_s24_keys_and_buttons_are_up_after_a_step_however_it_ends(desk: Sandbox) -> None:
+    await desk.write("plain.txt", b"")
+    await show(desk, "mousepad plain.txt", "plain.txt")
+    await hold(desk, 37, 50, button=1)  # ctrl and shift
+    assert (await pointer(desk))[2:] != (0, 0)
+    await desk.act(Act("type", text="abc"))  # with ctrl down, it would be three shortcuts
+    assert (await pointer(desk))[2:] == (0, 0)
+    for wrong in (
+        Act("left_click_drag", x=5, y=5, to_x=5_000, to_y=5),
+        Act("key", keys="ctrl+shift+nosuchkey"),
+        Act("left_click", x=5, y=5, keys="ctrl+0x"),
+    ):
+        await hold(desk, 64, button=3)  # alt
+        with pytest.raises(BadAction):
+            await desk.act(wrong)
+        assert (await pointer(desk))[2:] == (0, 0)
+    await desk.act(Act("key", keys="Escape"))
+    await desk.act(Act("key", keys="ctrl+s"))
+    await desk.screenshot(settle_s=5)
+    assert (await desk.read("plain.txt")).rstrip() == b"abc"
 
 
 WATCH = """
@@ -165,57 +139,98 @@ for _ in range(6): print(d.next_event().detail, flush=True)
 """
 
 
-async def test_s22_each_mouse_action_arrives_as_the_buttons_it_means(desktop: Sandbox) -> None:
-    await desktop.screenshot(settle_s=5)
-    await desktop.write("/tmp/watch.py", WATCH.encode())
-    await desktop.bash(
+async def test_s22_each_mouse_action_arrives_as_the_buttons_it_means(desk: Sandbox) -> None:
+    await desk.write("/tmp/watch.py", WATCH.encode())
+    await desk.bash(
         "python3 /tmp/watch.py > /tmp/seen & while ! grep -q ready /tmp/seen; do sleep 0.05; done", timeout_s=20
     )
-    for kind, amount in (
-        ("scroll", 1),
-        ("scroll", -1),
-        ("hscroll", 1),
-        ("hscroll", -1),
-        ("right_click", 0),
-        ("middle_click", 0),
-    ):
-        await desktop.act(Act(kind, x=50, y=50, amount=amount))
+    wheels = (("scroll", 1), ("scroll", -1), ("hscroll", 1), ("hscroll", -1))
+    for kind, amount in (*wheels, ("right_click", 0), ("middle_click", 0)):
+        await desk.act(Act(kind, x=50, y=50, amount=amount))
     await asyncio.sleep(0.3)
-    assert (await desktop.read("/tmp/seen")).decode().split()[1:] == ["5", "4", "7", "6", "3", "2"]  # down is positive
+    assert (await desk.read("/tmp/seen")).decode().split()[1:] == ["5", "4", "7", "6", "3", "2"]  # down is positive
 
 
-async def test_s06_the_agent_cannot_take_the_screen_away_unnoticed(desktop: Sandbox) -> None:
-    await desktop.screenshot(settle_s=5)
-    await desktop.bash("pkill -9 Xvfb; killall -9 Xvfb python3", timeout_s=5)
-    assert (await desktop.bash("echo alive", timeout_s=5)).output == "alive\n"
-    if ":" in desktop.image_digest and desktop.image_digest.startswith("sha256"):
-        assert (await desktop.screenshot()).png
-    else:  # one user: the screen can be killed, and that is said
-        with pytest.raises(SandboxLost, match="X server has ended"):
-            await desktop.screenshot()
+async def test_s22_an_editor_recognises_double_and_triple_clicks_and_drags(desk: Sandbox) -> None:
+    await desk.write("a.txt", b"alpha beta\ngamma delta\nthird line\n" + b"long " * 200)
+    await show(desk, "mousepad a.txt", "a.txt")
+    text = next(e for e in await desk.elements() if e.text.startswith("alpha"))
+    x, y, line = text.x + 12, text.y + 8, 17
+    await desk.act(Act("double_click", x=x, y=y))
+    await desk.act(Act("type", text="A"))
+    await desk.act(Act("triple_click", x=x, y=y + line))
+    await desk.act(Act("type", text="B"))
+    await desk.act(Act("left_click_drag", x=text.x + 2, y=y + 2 * line, to_x=text.x + 400, to_y=y + 2 * line))
+    await desk.act(Act("type", text="C"))
+    await desk.act(Act("key", keys="ctrl+s"))
+    await desk.screenshot(settle_s=5)
+    assert (await desk.read("a.txt")).startswith(b"A beta\nB\nC\nlong long")
+    before = (await desk.screenshot(settle_s=3)).png
+    await desk.act(Act("hscroll", x=x + 100, y=y + 100, amount=5))
+    assert (await desk.screenshot(settle_s=3)).png != before
 
 
-async def test_s29_an_application_started_from_bash_shows_and_does_not_block(desktop: Sandbox) -> None:
+async def test_s22_a_sheet_recognises_double_clicks_drags_and_both_wheels(desk: Sandbox) -> None:
+    await desk.write("b.xlsx", sheet(["one two", 2], [3, 4]))
+    await show(desk, "libreoffice --calc b.xlsx", "b.xlsx")
+    await desk.act(at("double_click", await element(desk, "A1")))  # into the cell, rather than over it
+    await desk.act(Act("key", keys="End"))
+    await desk.act(Act("type", text=" more\n"))
+    start, end = at("", await element(desk, "B1")), at("", await element(desk, "B2"))
+    await desk.act(Act("left_click_drag", x=start.x, y=start.y, to_x=end.x, to_y=end.y))
+    await desk.act(Act("key", keys="Delete"))
+    await desk.act(Act("key", keys="ctrl+s"))
+    await desk.screenshot(settle_s=5)
+    cells = openpyxl.load_workbook(io.BytesIO(await desk.read("b.xlsx"))).active
+    assert [[cell.value for cell in row] for row in cells["A1:B2"]] == [["one two more", None], [3, None]]
+    await desk.act(Act("hscroll", x=start.x, y=start.y + 300, amount=2))
+    await desk.act(Act("scroll", x=start.x, y=start.y + 300, amount=2))
+    await desk.screenshot(settle_s=5)
+    assert not any(e.name in ("A1", "A2", "B1") for e in await desk.elements())
+
+
+async def test_s22_a_word_processor_recognises_double_and_triple_clicks_and_drags(desk: Sandbox) -> None:
+    await desk.write("c.txt", b"alpha beta. Gamma delta.\nthird line here\n")
+    await show(desk, "libreoffice --writer c.txt", "c.txt")
+    first = next(e for e in await desk.elements() if e.text.startswith("alpha"))
+    third = next(e for e in await desk.elements() if e.text.startswith("third"))
+    x, y = first.x + 85, first.y + first.height // 2  # its box starts at the edge of the page
+    await desk.act(Act("double_click", x=x, y=y))
+    await desk.act(Act("type", text="A"))
+    await desk.act(Act("triple_click", x=x, y=y))  # a sentence
+    await desk.act(Act("type", text="B."))
+    y = third.y + third.height // 2
+    await desk.act(Act("left_click_drag", x=third.x + 77, y=y, to_x=third.x + 500, to_y=y))
+    await desk.act(Act("type", text="C"))
+    await desk.act(Act("key", keys="ctrl+s"))
+    await desk.screenshot(settle_s=5)
+    assert (await desk.read("c.txt")).decode("utf-8-sig").splitlines() == ["B. Gamma delta.", "C"]
+
+
+RESTLESS = (
+    "import itertools, time; from Xlib import display; d = display.Display(); "
+    "[(d.screen().root.warp_pointer(x, x), d.sync(), time.sleep(0.05)) for x in itertools.cycle((10, 900))]"
+)
+
+
+async def test_s25_a_picture_is_whole_and_says_whether_the_screen_stood_still(desk: Sandbox) -> None:
+    frame = await desk.screenshot(settle_s=5)
+    image = Image.open(io.BytesIO(frame.png))
+    image.load()
+    assert image.size == (frame.width, frame.height) == (1920, 1080) and frame.settled
+    assert len(image.getcolors(1 << 24) or ()) > 1
+    await desk.bash(f'python3 -c "{RESTLESS}" & mover=$!', timeout_s=5)
+    assert not (await desk.screenshot(settle_s=1)).settled
+    await desk.bash("kill $mover", timeout_s=5)
+
+
+async def test_s29_an_application_started_from_bash_shows_and_does_not_block(desk: Sandbox) -> None:
     started = time.monotonic()
-    assert (await desktop.bash("mousepad &", timeout_s=10)).timed_out is False
+    assert (await desk.bash("mousepad &", timeout_s=10)).timed_out is False
     assert time.monotonic() - started < 5
-    await window(desktop, "Mousepad")
-    await desktop.act(Act("key", keys="alt+F4"))
+    await window(desk, "Mousepad")
+    await desk.act(Act("key", keys="alt+F4"))
     deadline = time.monotonic() + 10
-    while left := await desktop.windows():
+    while left := await desk.windows():
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
-
-
-async def test_a_sandbox_without_a_screen_says_so(backend: Sandboxes) -> None:
-    box = await backend.open(Environment(image="terminal"), run_id="test", ttl_s=60)
-    assert box.screen is None
-    for asked in (box.screenshot(), box.act(Act("key", keys="a")), box.elements()):
-        with pytest.raises(BadAction, match="no screen"):
-            await asked
-
-
-async def test_another_screen_size_is_honoured(backend: Sandboxes) -> None:
-    box = await backend.open(Environment(image="desktop", screen=(1280, 720)), run_id="test", ttl_s=60)
-    frame = await box.screenshot(settle_s=5)
-    assert Image.open(io.BytesIO(frame.png)).size == (1280, 720) == (frame.width, frame.height)

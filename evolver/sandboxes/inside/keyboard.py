@@ -3,26 +3,13 @@
 import contextlib
 import time
 
-from Xlib import XK, X
+from focus import Focus
+from keymap import Keymap
+from keysyms import BadAction, chord, keysym_named, keysyms_of
+from Xlib import X
 from Xlib.ext import xtest
 
-MODIFIERS = {
-    "ctrl": "Control_L", "control": "Control_L", "alt": "Alt_L", "option": "Alt_L", "shift": "Shift_L",
-    "super": "Super_L", "win": "Super_L", "windows": "Super_L", "meta": "Super_L", "cmd": "Super_L",
-    "command": "Super_L",
-}  # fmt: skip
-ALIASES = MODIFIERS | {
-    "enter": "Return", "return": "Return", "esc": "Escape", "escape": "Escape", "backspace": "BackSpace", "tab": "Tab",
-    "space": "space", "del": "Delete", "delete": "Delete", "ins": "Insert", "insert": "Insert", "home": "Home",
-    "end": "End", "pgup": "Page_Up", "pageup": "Page_Up", "page_up": "Page_Up", "prior": "Page_Up",
-    "pgdn": "Page_Down", "pgdown": "Page_Down", "pagedown": "Page_Down", "page_down": "Page_Down", "next": "Page_Down",
-    "up": "Up", "down": "Down", "left": "Left", "right": "Right", "arrowup": "Up", "arrowdown": "Down",
-    "arrowleft": "Left", "arrowright": "Right", "printscreen": "Print", "prtsc": "Print", "prtscr": "Print",
-    "print": "Print", "capslock": "Caps_Lock", "caps_lock": "Caps_Lock", "numlock": "Num_Lock", "menu": "Menu",
-    "pause": "Pause", "plus": "plus", "minus": "minus", "comma": "comma", "period": "period", "dot": "period",
-    "slash": "slash", "backslash": "backslash", "semicolon": "semicolon", "equal": "equal",
-}  # fmt: skip
-TYPED = {"\n": 0xFF0D, "\r": 0xFF0D, "\t": 0xFF09}
+RETURN = keysym_named("Return")
 BUTTONS = {
     "left_click": (1, 1),
     "double_click": (1, 2),
@@ -30,67 +17,47 @@ BUTTONS = {
     "middle_click": (2, 1),
     "right_click": (3, 1),
 }
-SETTLE_S = 0.06  # what a client takes to learn of a changed key map
+LEARN_S = 0.03  # what a client with several connections takes to learn of a changed layout
+APART_S = 0.55  # applications count clicks together for up to half a second, some of them wherever they are
+BASIC_PLANE = 0x0100FFFF
+GLANCE = 32  # characters between two looks at whether the application keeps up
+TAP_S = 0.001  # what is left between two characters: a browser's window reads at once what its page takes its time for
+CHORD_S = 5.0
+NEEDS_S, CHANGE_S = 0.004, 0.2  # what a character, and what a change of the layout, may take when all goes well
 
 
-class BadAction(Exception):
-    """The action can't be done as asked; nothing was pressed."""
-
-
-def keysym_of(char):
-    code = ord(char)
-    if char in TYPED:
-        return TYPED[char]
-    if code < 0x20 or code == 0x7F or 0xD800 <= code <= 0xDFFF:
-        raise BadAction(f"can't type the control character U+{code:04X}")
-    return code if code <= 0x7E or 0xA0 <= code <= 0xFF else 0x01000000 + code
-
-
-def keysym_named(name):
-    known = ALIASES.get(name.lower())
-    if known is None and len(name) == 1:
-        return keysym_of(name)
-    for spelling in (known,) if known else (name, name.capitalize(), name.upper()):
-        if symbol := XK.string_to_keysym(spelling):
-            return symbol
-    raise BadAction(
-        f"unknown key {name!r}: use X keysym names such as ctrl, alt, shift, Return, Page_Down, F5, a, comma"
-    )
-
-
-def chord(keys):
-    """The keysyms of `ctrl+shift+s`; a plus sign itself is `plus` or the last character of `ctrl++`."""
-    text = keys.strip()
-    names = [part.strip() for part in (text[:-1] if text.endswith("+") else text).split("+")]
-    names = [name for name in names if name] + (["plus"] if text.endswith("+") else [])
-    if not names:
-        raise BadAction("key needs at least one key name")
-    return [keysym_named(name) for name in names]
+def runs(symbols):
+    """Cuts what is typed where an application must have taken it in before more comes: after GLANCE characters, after a
+    Return, and between characters of the basic plane and others, which a word processor takes in by different ways."""
+    run = []
+    for symbol in symbols:
+        if run and (len(run) == GLANCE or run[-1] == RETURN or (run[-1] > BASIC_PLANE) != (symbol > BASIC_PLANE)):
+            yield run
+            run = []
+        run.append(symbol)
+    yield run
 
 
 class Input:
     def __init__(self, display, width, height):
         self.display, self.width, self.height = display, width, height
+        self.root, self.focus = display.screen().root, Focus(display)
         self.held = []  # (release event, detail), latest last
-        info = display.display.info
-        self.low, high = info.min_keycode, info.max_keycode
-        self.map, self.spare = {}, []
-        for offset, row in enumerate(display.get_keyboard_mapping(self.low, high - self.low + 1)):
-            if not any(row):
-                self.spare.append(self.low + offset)
-            for column in (0, 1):
-                if column < len(row) and row[column]:
-                    self.map.setdefault(row[column], (self.low + offset, column))
-        self.shift = self.map[XK.string_to_keysym("Shift_L")][0]
+        self.clicked = (0.0, 0)  # when and with which button the latest click was
 
     def act(self, action):
         """`action` has the fields of protocols.Act."""
         kind = action["kind"]
+        self._release_all()  # what a program of the agent still holds down would colour this action
         try:
             if kind == "key":
-                self._chord(chord(action["keys"] or action["text"]))
+                with self.focus.listening():
+                    self.focus.wait_for_one()
+                    self._chord(chord(action["keys"] or action["text"]))
             elif kind == "type":
-                self._type(action["text"])
+                with self.focus.listening():
+                    self.focus.wait_for_one()
+                    self._type(keysyms_of(action["text"]), action["timeout_s"])
             elif kind == "wait":
                 time.sleep(min(max(action["seconds"], 0), 60))
             elif kind == "mouse_move":
@@ -118,6 +85,14 @@ class Input:
     def _release_all(self):
         while self.held:
             self._release()
+        for index, bits in enumerate(self.display.query_keymap()):
+            for bit in range(8):
+                if bits >> bit & 1:
+                    xtest.fake_input(self.display, X.KeyRelease, index * 8 + bit)
+        buttons = self.root.query_pointer().mask >> 8
+        for button in range(1, 6):
+            if buttons >> (button - 1) & 1:
+                xtest.fake_input(self.display, X.ButtonRelease, button)
         self.display.sync()
 
     def _point(self, x, y):
@@ -130,32 +105,39 @@ class Input:
     def _move(self, x, y):
         xtest.fake_input(self.display, X.MotionNotify, x=x, y=y)
         self.display.sync()
-        time.sleep(0.02)
+        time.sleep(0.01)
 
     def _click(self, button, times, action):
         if action["x"] is not None or action["y"] is not None:
             self._move(*self._point(action["x"], action["y"]))
-        with self._modifiers(action["keys"]):
-            for _ in range(times):
-                self._press(button, button=True)
-                self.display.sync()
-                time.sleep(0.02)
-                self._release()
-                self.display.sync()
-                time.sleep(0.04)
+        self._apart(button)
+        if action["keys"].strip():  # e.g. ctrl, held during the click
+            keymap = Keymap(self.display)
+            for symbol in chord(action["keys"]):
+                self._press(keymap.keycode(symbol)[0])
+        for _ in range(times):
+            self._press(button, button=True)
+            self.display.sync()
+            time.sleep(0.01)
+            self.held.remove((X.ButtonRelease, button))
+            xtest.fake_input(self.display, X.ButtonRelease, button)
+            self.display.sync()
+            time.sleep(0.01)
+        self.clicked = (time.monotonic(), button)
+        time.sleep(0.02)  # what the window manager takes to give the clicked window the keyboard
 
-    @contextlib.contextmanager
-    def _modifiers(self, keys):
-        """Holds e.g. ctrl during a click; `_release_all` lets go."""
-        for symbol in chord(keys) if keys.strip() else ():
-            self._press(self._keycode(symbol)[0])
-        yield
+    def _apart(self, button):
+        """Keeps a click from counting as the second or fourth one of an earlier action."""
+        when, last = self.clicked
+        if button == last:
+            time.sleep(max(0, when + APART_S - time.monotonic()))
 
     def _drag(self, action):
         to_x, to_y = self._point(action["to_x"], action["to_y"])
         if action["x"] is not None:
             self._move(*self._point(action["x"], action["y"]))
-        start = self.display.screen().root.query_pointer()
+        self._apart(1)
+        start = self.root.query_pointer()
         self._press(1, button=True)
         self.display.sync()
         time.sleep(0.08)
@@ -168,6 +150,7 @@ class Input:
             time.sleep(0.015)
         time.sleep(0.08)
         self._release_all()
+        self.clicked = (time.monotonic(), 1)
 
     def _scroll(self, kind, action):
         """Positive is down, or right for hscroll; one unit is one notch of the wheel."""
@@ -183,67 +166,69 @@ class Input:
             self.display.sync()
             time.sleep(0.01)
 
-    def _keycode(self, symbol):
-        """(keycode, needs shift) of a keysym; raises BadAction when the keyboard has no such key."""
-        if symbol not in self.map:
-            raise BadAction(f"the keyboard has no key for keysym 0x{symbol:x}")
-        return self.map[symbol]
-
     def _chord(self, symbols):
-        missing = list(dict.fromkeys(symbol for symbol in symbols if symbol not in self.map))
-        with self._borrowed(missing):
+        keymap = Keymap(self.display)
+        lacking = list(dict.fromkeys(symbol for symbol in symbols if symbol not in keymap.keys))
+        with self._lent(keymap, lacking):
             for symbol in symbols:
-                code, shifted = self._keycode(symbol)
+                code, shifted = keymap.keycode(symbol)
                 if shifted:
-                    self._press(self.shift)
+                    self._press(keymap.shift)
                 self._press(code)
             self.display.sync()
             time.sleep(0.03)
             self._release_all()
+            if lacking:
+                self.focus.has_read(time.monotonic() + CHORD_S)
 
     @contextlib.contextmanager
-    def _borrowed(self, symbols):
-        """Puts keysyms that the layout lacks on spare keycodes for a while."""
-        codes = dict(zip(symbols, self.spare, strict=False))
-        for symbol, code in codes.items():
-            self.display.change_keyboard_mapping(code, [[symbol, symbol]])
-            self.map[symbol] = (code, 0)
-        if codes:
-            self.display.sync()
-            time.sleep(SETTLE_S)
-        yield
-        if codes:
-            self.display.sync()
-            time.sleep(SETTLE_S)
-        for symbol, code in codes.items():
-            self.display.change_keyboard_mapping(code, [[0, 0]])
-            del self.map[symbol]
-        self.display.sync()
+    def _lent(self, keymap, symbols):
+        """The layout with these symbols on it. A client looks a key up when it reads it: leave when it has read."""
+        if not symbols:
+            yield
+            return
+        keymap.lend(symbols)
+        try:
+            time.sleep(LEARN_S)
+            yield
+            time.sleep(LEARN_S)
+        finally:
+            keymap.take_back(symbols)
 
-    def _type(self, text):
-        symbols = [keysym_of(char) for char in text]
-        if self.display.screen().root.query_pointer().mask & X.LockMask:
+    def _type(self, symbols, timeout_s):
+        """All of it or an error: what can't be done in time isn't begun, and what turns out so isn't gone on with."""
+        until, done = time.monotonic() + timeout_s, 0
+        if self.root.query_pointer().mask & X.LockMask:
             self._chord([keysym_named("Caps_Lock")])
-        while symbols:
-            missing, end = {}, 0
-            for end, symbol in enumerate(symbols, 1):
-                if symbol not in self.map and symbol not in missing:
-                    if len(missing) == len(self.spare):
-                        end -= 1
-                        break
-                    missing[symbol] = True
-            with self._borrowed(list(missing)):
-                for symbol in symbols[:end]:
-                    self._tap(symbol)
-            symbols = symbols[end:]
+        keymap = Keymap(self.display)
+        parts = keymap.parts(symbols)
+        needs = len(symbols) * NEEDS_S + len(parts) * CHANGE_S
+        if needs > timeout_s:
+            raise BadAction(
+                f"typing {len(symbols)} characters takes about {needs:.0f} s and the call has {timeout_s:g} s: "
+                "nothing was typed; type less at a time"
+            )
+        for part, lacking in parts:
+            with self._lent(keymap, lacking):
+                for run in runs(part):
+                    for symbol in run:
+                        self._tap(keymap, symbol)
+                    done += len(run)
+                    if not self.focus.has_read(until):
+                        raise BadAction(
+                            f"the application did not keep up: {done} of {len(symbols)} characters were typed in "
+                            f"{timeout_s:g} s, and no more will be"
+                        )
+                    if len(run) < GLANCE:
+                        self.focus.rests(until)
 
-    def _tap(self, symbol):
-        code, shifted = self._keycode(symbol)
+    def _tap(self, keymap, symbol):
+        code, shifted = keymap.keycode(symbol)
         if shifted:
-            self._press(self.shift)
+            self._press(keymap.shift)
         self._press(code)
         self._release()
         if shifted:
             self._release()
-        self.display.sync()
-        time.sleep(0.002)
+        self.display.flush()
+        time.sleep(TAP_S)

@@ -76,12 +76,14 @@ class Walk:
             role = "icon"  # the file manager draws these itself and never says that they show
         elif not states.contains(State.SHOWING) or states.contains(State.ICONIFIED):
             return
-        raw = self.box(node)
+        raw, within = self.box(node), shift
         if raw and parent:
             if role == "root pane":
                 shift = (parent[0] - raw[0], parent[1] - raw[1])
             elif shift != (0, 0) and (raw[0], raw[1]) == (parent[0] + shift[0], parent[1] + shift[1]):
                 shift = (0, 0)
+            # The text of a document is LibreOffice's own again.
+            within = within if role == "document text" else shift
             if role == "menu bar" and shift != (0, 0):
                 return  # a shadow of the native menu bar
         if raw:
@@ -94,7 +96,7 @@ class Walk:
             try:
                 child = node.get_child_at_index(index)
                 if child is not None:
-                    self.walk(child, depth + 1, window, raw, shift)
+                    self.walk(child, depth + 1, window, raw, within)
             except GLib.Error:
                 continue  # it vanished while we were reading
             if self.spent():
