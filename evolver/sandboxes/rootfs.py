@@ -62,7 +62,7 @@ def _apt_settings() -> str:
 
 
 def build_rootfs(say: Say = lambda text: None) -> Path:
-    """The root file system's directory, built first if it is missing (root only; 3 to 5 minutes, 1.3 GB).
+    """The root file system's directory, built first if it is missing (root only; 2 to 5 minutes, 1.5 GB).
 
     Safe under two builders (file lock) and under kill -9 (a half-built tree has another name and is swept next time).
     """

@@ -24,7 +24,7 @@ async def test_s13_stale_locks_of_a_profile_do_not_block_a_start(desk: Sandbox) 
         await desk.exec("pkill -9 -f '[c]hromium'; sleep 0.3", timeout_s=5)
 
 
-async def test_s12_s14_the_browser_starts_without_questions_as_the_agent_with_no_shared_memory(desk: Sandbox) -> None:
+async def test_s14_the_browser_starts_without_questions_as_the_agent_with_no_shared_memory(desk: Sandbox) -> None:
     await desk.exec("head -c 1G /dev/zero > /dev/shm/fill", timeout_s=20)
     await browse(desk, "<body style='background: rgb(10, 200, 30)'><canvas width=1500 height=800></canvas>")
     frame = await desk.screenshot(settle_s=5)
