@@ -25,6 +25,7 @@ class Limiter:
     def __init__(self, concurrency: int) -> None:
         self._slots = asyncio.Semaphore(concurrency)
         self._not_before = 0.0
+        self._door = asyncio.Lock()
         self.answered = False
 
     @asynccontextmanager
@@ -37,6 +38,9 @@ class Limiter:
         wait = self._not_before - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait + random.uniform(0.0, 0.5))
+        # Through the door one by one: a hundred calls that begin together would all be sent when the last one is ready.
+        async with self._door:
+            await asyncio.sleep(0)
 
     def hold(self, seconds: float) -> None:
         """Makes every caller wait: the endpoint said that it is too busy for this long."""
