@@ -316,7 +316,7 @@ def test_e14_a_cap_spent_already_is_wrong_input_and_a_raised_one_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, words = tmp_path / "c.toml", ("run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run"))
-    config.write_text("[caps]\nrollouts = 0")
+    config.write_text("min_proposals = 0\n[caps]\nrollouts = 0")
     code, out, err = called(capsys, *words)
     if code == 3:
         pytest.skip(err.strip())
@@ -324,7 +324,7 @@ def test_e14_a_cap_spent_already_is_wrong_input_and_a_raised_one_goes_on(
     assert "state: stopped before the end (budget): caps.rollouts = 0 is spent" in out
     store = Store.open(tmp_path / "run")
     assert [ending.reason for ending in store.all(Ending)] == ["budget"] and store.all(Rollout) == []
-    config.write_text("[caps]\nrollouts = 0\ncost_usd = 1.5")
+    config.write_text("min_proposals = 0\n[caps]\nrollouts = 0\ncost_usd = 1.5")
     assert called(capsys, *words)[0] == 2
     again = Store.open(tmp_path / "run")
     assert again.run_id == store.run_id and again.config.caps.cost_usd == 1.5
