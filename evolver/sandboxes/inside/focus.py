@@ -11,7 +11,7 @@ from Xlib.protocol import event
 FIRST_STAMP = 0x7E000000  # the window manager counts its own questions from 1
 ASK_AGAIN_S = 0.3  # the window may have closed meanwhile, and another one may have the keyboard
 OPENING_S = 1.0
-ROUNDS, PUT_OFF_S = 4, 0.03  # a word processor keeps quick keys back for 20 ms
+ROUNDS = 4
 MUTE_S = 0.06  # for windows that never answer
 
 
@@ -54,13 +54,13 @@ class Focus:
             if time.monotonic() > until:
                 return False
 
-    def rests(self, until):
+    def rests(self, until, at_least_s):
         """Waits until the application has also done what it put off while keys came: several times in a row it has
         answered and its main thread sleeps."""
         window = self._answering()
         pid = window and self._property(window, self.pid)
         for _ in range(ROUNDS if pid else 0):
-            time.sleep(PUT_OFF_S / ROUNDS)
+            time.sleep(at_least_s / ROUNDS)
             if not self.has_read(until):
                 return
             while _runs(pid[0]) and time.monotonic() < until:

@@ -23,6 +23,7 @@ BASIC_PLANE = 0x0100FFFF
 GLANCE = 32  # characters between two looks at whether the application keeps up
 TAP_S = 0.001  # what is left between two characters: a browser's window reads at once what its page takes its time for
 CHORD_S = 5.0
+PUT_OFF_S, FIRST_RETURN_S = 0.03, 0.3  # a word processor keeps quick keys back for 20 ms, and its first Return longer
 NEEDS_S, CHANGE_S = 0.004, 0.2  # what a character, and what a change of the layout, may take when all goes well
 
 
@@ -118,11 +119,11 @@ class Input:
         for _ in range(times):
             self._press(button, button=True)
             self.display.sync()
-            time.sleep(0.01)
+            time.sleep(0.02)
             self.held.remove((X.ButtonRelease, button))
             xtest.fake_input(self.display, X.ButtonRelease, button)
             self.display.sync()
-            time.sleep(0.01)
+            time.sleep(0.03)
         self.clicked = (time.monotonic(), button)
         time.sleep(0.02)  # what the window manager takes to give the clicked window the keyboard
 
@@ -220,7 +221,8 @@ class Input:
                             f"{timeout_s:g} s, and no more will be"
                         )
                     if len(run) < GLANCE:
-                        self.focus.rests(until)
+                        first = run[-1] == RETURN and RETURN not in symbols[: done - 1]
+                        self.focus.rests(until, FIRST_RETURN_S if first else PUT_OFF_S)
 
     def _tap(self, keymap, symbol):
         code, shifted = keymap.keycode(symbol)
