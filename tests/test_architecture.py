@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("harnesses", "devset", "evolver", "training", "dashboards")
-ONE_FILE_VENDORS = ("docker", "ray", "mlflow", "optuna", "openai", "httpx2", "atif")
+ONE_FILE_VENDORS = ("docker", "ray", "mlflow", "optuna", "openai", "atif")
 HEAVY = (
     "torch",
     "transformers",

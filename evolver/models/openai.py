@@ -1,6 +1,6 @@
 """The `openai` model: any OpenAI-compatible endpoint (hosted, vLLM, SGLang) behind the Model seam.
 
-It speaks HTTP itself: the body is made and kept here byte for byte, so a client library would only add its own time.
+Bodies are made here byte for byte, so that what is kept of a request is what was sent; AsyncOpenAI carries them.
 A reply that can't be used is a Completion with `invalid`; an endpoint that does not answer in the end is
 `ProviderFailed`; a refusal that no retry can mend (key, address, request), or an address where nobody has answered yet,
 stops the run as `UsageError`.
@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -31,7 +30,7 @@ from evolver.redact import redacted
 from evolver.tokens import image_rule_for
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
+    from openai import APIStatusError, AsyncOpenAI
 
 DEFAULT_URL = "https://api.openai.com/v1"
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -53,7 +52,7 @@ class OpenAIModel:
         self.image_rule = image_rule_for(spec.model, spec.image_tokens)
         self._spec = spec
         self._key = self._found_key()
-        self._connect()
+        self._clients = self._connect()
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.declared})"
@@ -64,27 +63,17 @@ class OpenAIModel:
             raise UsageError(f"{self.declared} needs a key: set the environment variable {self._spec.api_key_env}")
         return key
 
-    def _connect(self) -> None:
-        import httpx2
+    def _connect(self) -> Iterator[AsyncOpenAI]:
+        from openai import AsyncOpenAI, Timeout
 
+        # Retries are ours: the client's own know neither the shared limiter nor the wall clock.
+        timeout = Timeout(self._spec.timeout_s, connect=min(self._spec.timeout_s, CONNECT_S))
         # A client's pool looks at all of its connections for every call, so many of them are spread over several.
-        certificates = httpx2.create_ssl_context()
-        self._clients: Iterator[AsyncClient] = cycle(
-            [
-                httpx2.AsyncClient(verify=certificates, follow_redirects=True)
-                for _ in range(-(-self._spec.concurrency // PER_CLIENT))
-            ]
-        )
-        # What all calls share is made once: merging and parsing it each time costs a third of a call.
-        timeout = httpx2.Timeout(self._spec.timeout_s, connect=min(self._spec.timeout_s, CONNECT_S))
-        headers = {"content-type": "application/json", "authorization": f"Bearer {self._key or 'none'}"}
-        self._post = partial(
-            httpx2.Request,
-            "POST",
-            httpx2.URL(f"{self.url.rstrip('/')}/chat/completions"),
-            headers=headers,
-            extensions={"timeout": timeout.as_dict()},
-        )
+        clients = [
+            AsyncOpenAI(api_key=self._key or "none", base_url=self.url, timeout=timeout, max_retries=0)
+            for _ in range(-(-self._spec.concurrency // PER_CLIENT))
+        ]
+        return cycle(clients)
 
     async def complete(self, request: Request) -> Completion:
         """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds (for
@@ -123,31 +112,29 @@ class OpenAIModel:
 
     async def _once(self, body: bytes) -> Mapping[str, JsonValue] | _Again:
         """One HTTP call: the decoded reply, or why it should be tried again. Raises `UsageError` on a refusal."""
-        import httpx2
+        from openai import APIConnectionError, APIError, APIStatusError
 
         try:
-            answer = await next(self._clients).send(self._post(content=body))
-        except httpx2.TransportError as error:
-            unreachable = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            return _Again(self._safe(f"{type(error).__name__}: {error}"), None, unreachable=unreachable)
-        try:
-            said = answer.json()
-        except ValueError:  # a body that is not what it says it is
-            said = None
-        if answer.status_code >= 300:
-            return self._refused(answer, said)
-        if not isinstance(said, dict):
-            return _Again(self._safe(f"the reply is no JSON object: {answer.text}"), None)
-        return cast("dict[str, JsonValue]", said)
+            answer = await next(self._clients).post("/chat/completions", content=body, cast_to=object)
+        except APIStatusError as error:
+            return self._refused(error)
+        except APIConnectionError as error:
+            cause = error.__cause__ or error
+            name = type(cause).__name__
+            return _Again(self._safe(f"{name}: {cause}"), None, unreachable=name in ("ConnectError", "ConnectTimeout"))
+        except (APIError, ValueError) as error:  # a body that is not what it says it is
+            return _Again(self._safe(f"unreadable reply: {error}"), None)
+        if not isinstance(answer, dict):
+            return _Again(self._safe(f"the reply is no JSON object: {answer}"), None)
+        return cast("dict[str, JsonValue]", answer)
 
-    def _refused(self, answer: Response, body: JsonValue) -> _Again:
-        error = body.get("error") if isinstance(body, dict) else None
-        error = error if isinstance(error, dict) else {}
+    def _refused(self, error: APIStatusError) -> _Again:
+        body = error.body if isinstance(error.body, dict) else {}
         # Servers that have no `error.message` (FastAPI says `detail`) are quoted as they are.
-        status, said = answer.status_code, self._safe(str(error.get("message") or answer.text))
-        spent = error.get("code") == "insufficient_quota"
+        status, said = error.status_code, self._safe(str(body.get("message") or error.response.text or error.message))
+        spent = error.code == "insufficient_quota"
         if (status in TRANSIENT or status >= 500) and not spent:
-            return _Again(f"HTTP {status}: {said}", asked_delay_s(answer.headers))
+            return _Again(f"HTTP {status}: {said}", asked_delay_s(error.response.headers))
         env = self._spec.api_key_env
         todo = {
             401: f"check the key in {env}",
