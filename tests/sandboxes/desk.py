@@ -33,9 +33,11 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Pages).serve_forever()
 """
 SAY = """
 const said = {};
-async function say(name, value) {
+let sent = Promise.resolve();  // one after the other: the newest arrives last
+function say(name, value) {
   said[name] = value;
-  await fetch("/", {method: "POST", body: JSON.stringify(said)});
+  const body = JSON.stringify(said);
+  sent = sent.then(() => fetch("/", {method: "POST", body}));
 }
 """
 

@@ -11,7 +11,7 @@ import pytest
 
 from evolver.errors import BadAction
 from evolver.protocols import Act, Sandbox
-from tests.sandboxes.desk import browse, said, sheet, show, until
+from tests.sandboxes.desk import at, browse, element, said, sheet, show, until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -59,7 +59,8 @@ async def test_s15_typing_is_byte_exact_in_the_cells_of_a_sheet(desk: Sandbox) -
 
 
 async def test_s15_typing_is_byte_exact_in_a_browser(desk: Sandbox) -> None:
-    await browse(desk, "<textarea autofocus cols=80 rows=20 oninput='say(\"text\", this.value)'></textarea>")
+    await browse(desk, "<textarea aria-label=words cols=80 rows=20 oninput='say(\"text\", this.value)'></textarea>")
+    await desk.act(at("left_click", await element(desk, "words")))
     text = TYPED.replace("\t", "")  # in a page, a tab leaves the field
     await desk.act(Act("type", text=text + "\t"))
 

@@ -18,8 +18,11 @@ BUTTONS = {
     "right_click": (3, 1),
 }
 LEARN_S = 0.03  # what a client with several connections takes to learn of a changed layout
+LEARNT_S = 1.0  # a busy one takes longer: it is asked whether it has read so far
 APART_S = 0.55  # applications count clicks together for up to half a second, some of them wherever they are
 BASIC_PLANE = 0x0100FFFF
+HELD_S, BETWEEN_S = 0.008, 0.03  # a button is held, and let go of within a double click, for this long
+FOCUS_S = 0.05  # what the window manager takes to give a clicked window the keyboard
 GLANCE = 32  # characters between two looks at whether the application keeps up
 TAP_S = 0.001  # what is left between two characters: a browser's window reads at once what its page takes its time for
 CHORD_S = 5.0
@@ -49,6 +52,7 @@ class Input:
     def act(self, action):
         """`action` has the fields of protocols.Act."""
         kind = action["kind"]
+        time.sleep(max(0, self.clicked[0] + FOCUS_S - time.monotonic()))
         self._release_all()  # what a program of the agent still holds down would colour this action
         try:
             if kind == "key":
@@ -106,7 +110,6 @@ class Input:
     def _move(self, x, y):
         xtest.fake_input(self.display, X.MotionNotify, x=x, y=y)
         self.display.sync()
-        time.sleep(0.01)
 
     def _click(self, button, times, action):
         if action["x"] is not None or action["y"] is not None:
@@ -116,16 +119,15 @@ class Input:
             keymap = Keymap(self.display)
             for symbol in chord(action["keys"]):
                 self._press(keymap.keycode(symbol)[0])
-        for _ in range(times):
+        for nth in range(times):
+            time.sleep(BETWEEN_S if nth else 0)
             self._press(button, button=True)
             self.display.sync()
-            time.sleep(0.02)
+            time.sleep(HELD_S)
             self.held.remove((X.ButtonRelease, button))
             xtest.fake_input(self.display, X.ButtonRelease, button)
             self.display.sync()
-            time.sleep(0.03)
         self.clicked = (time.monotonic(), button)
-        time.sleep(0.02)  # what the window manager takes to give the clicked window the keyboard
 
     def _apart(self, button):
         """Keeps a click from counting as the second or fourth one of an earlier action."""
@@ -191,6 +193,7 @@ class Input:
         keymap.lend(symbols)
         try:
             time.sleep(LEARN_S)
+            self.focus.has_read(time.monotonic() + LEARNT_S)
             yield
             time.sleep(LEARN_S)
         finally:
