@@ -24,6 +24,7 @@ dashboard: set-up ## the pages over a run: make dashboard RUN=runs/demo
 bench: $(patsubst tests/bench/%.py,bench-%,$(wildcard tests/bench/*.py)) ## every measurement with a goal (bench-NAME runs one)
 
 bench-%: set-up
+	@$(BIN)/python -m pip install -qq -c .ci/constraints.txt -e '.[bench]'
 	@$(BIN)/python tests/bench/$*.py
 
 lock: ## renews .ci/constraints.txt

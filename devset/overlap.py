@@ -91,8 +91,9 @@ def read_items(path: Path) -> list[Item]:
 
 
 def overlaps(a: Sequence[Item], b: Sequence[Item], threshold: float = THRESHOLD, by: By = "both") -> list[Pair]:
-    """Pairs of a task of `a` and another one of `b` that are at least so alike, the most alike first; the order of the
-    sets changes nothing but which of the two comes first."""
+    """Pairs of a task of `a` and one of `b` that are at least so alike, the most alike first; the order of the sets
+    changes nothing but which of the two comes first. A set compared with itself (the same object) leaves out each
+    task's pair with itself."""
     from datasketch import MinHash, MinHashLSH
 
     said = _particular({(side, i.id): _pieces(i.instruction) for side, items in enumerate((a, b)) for i in items})
@@ -112,7 +113,7 @@ def overlaps(a: Sequence[Item], b: Sequence[Item], threshold: float = THRESHOLD,
             files = jaccard(one, other) if one and other and by == "both" else None
             similarity = instruction if files is None else min(instruction, files)
             exact = (item.instruction, item.files) == (of_b[name].instruction, of_b[name].files)
-            if similarity >= threshold and not (exact and item.id == name):
+            if similarity >= threshold and not (a is b and item.id == name):
                 pairs.append(Pair(item.id, name, similarity, instruction, files, exact))
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.a, pair.b))
 

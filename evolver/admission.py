@@ -131,7 +131,7 @@ class _Case:
 
 async def _admit_one(task: Task, bench: Bench) -> Admission:
     started = time.monotonic()
-    case = _Case(reasons=_unproven(task) if bench.oracle_needed else [])
+    case = _Case(reasons=_ungraded(task, bench) + (_unproven(task) if bench.oracle_needed else []))
     if not case.reasons:
         await _controls(task, bench, case)
     if not case.reasons and task.feasible:  # a broken set-up or a free task needs no oracle to be refused
@@ -149,6 +149,13 @@ async def _admit_one(task: Task, bench: Bench) -> Admission:
         reasons=tuple(dict.fromkeys(case.reasons)),
         seconds=round(time.monotonic() - started, 3),
     )
+
+
+def _ungraded(task: Task, bench: Bench) -> list[str]:
+    """A task whose criteria nobody here grades passes every control by never being scored."""
+    known = {grader.name for grader in bench.graders}
+    lacking = sorted({c.grader for c in task.rubric.criteria} - known)
+    return [f"no control can fail: its criteria of {', '.join(lacking)} are not graded here"] if lacking else []
 
 
 def _unproven(task: Task) -> list[str]:

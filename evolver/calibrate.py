@@ -68,7 +68,8 @@ class Control:
 
 async def calibrate(lab: Lab, judge: JudgeGrader, tasks: Sequence[Task], known: Sequence[Task]) -> Calibration:
     """Plays the controls of `tasks`, takes as many solved and failed attempts of the run on `known` tasks, has judged
-    what was not judged yet, and records what the judge is worth. Raises UsageError when there is nothing to judge."""
+    what was not judged yet, and records what the judge is worth on every case of the run so far: asking again can add
+    cases, never choose among them. Raises UsageError when there is nothing to judge."""
     cases = [case for case in [*await _controls(lab, tasks), *_attempts(lab, known, len(tasks))] if _fits(case)]
     done = {j.case for j in final_judgements(lab.store.all(Judgement), judge.signature) if j.judged is not None}
     todo = [case for case in cases if case.id not in done]
@@ -80,8 +81,7 @@ async def calibrate(lab: Lab, judge: JudgeGrader, tasks: Sequence[Task], known: 
     async for _ in lab.executor.map(one, todo):
         told += 1
         lab.tell("judge", told, len(cases), {})
-    wanted = {case.id for case in cases}
-    judged = [j for j in final_judgements(lab.store.all(Judgement), judge.signature) if j.case in wanted]
+    judged = final_judgements(lab.store.all(Judgement), judge.signature)
     if not judged or lab.config.judge is None:
         raise UsageError("nothing to calibrate on: no task of dev whose success check programs alone decide")
     found = calibration(judged, lab.config.judge, lab.config.seed, time.time())

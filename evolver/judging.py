@@ -71,7 +71,7 @@ def calibration(judged: Sequence[Judgement], rules: JudgeConfig, seed: int, at: 
 def judge_fault(judge: str | None, calibrations: Iterable[Calibration]) -> str | None:
     """Why this judge may not decide a promotion, after its newest calibration; None when it may."""
     if judge is None:
-        return "the run has no judge: add [judge] to its config"
+        return "the run has no judge: start a new run with [judge] in its config"
     found = [c for c in calibrations if c.judge == judge]
     if not found:
         return f"{judge} was never calibrated in this run"

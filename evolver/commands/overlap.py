@@ -37,7 +37,8 @@ def overlap(
     """
     from devset.overlap import overlaps
 
-    one, other = _items(a), _items(b)
+    one = _items(a)
+    other = one if a == b else _items(b)
     try:
         pairs = overlaps(one, other, threshold, by)
     except ImportError as error:

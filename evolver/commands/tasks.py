@@ -87,8 +87,7 @@ def admit(
     """Lets tasks in only if doing nothing scores 0, each oracle scores 1, and the checker agrees with itself.
 
     Imported tasks need no oracle: without one they enter as unproven. Verdicts that the log has are not made again.
-    Tasks of the sealed test split are let in only when they, or it, are named; that they were opened is kept beside
-    the log.
+    Tasks of the sealed test split are let in only when they, or it, are named; that they were opened is kept in runs/.
 
     \b
     Examples:
@@ -98,6 +97,8 @@ def admit(
     """
     from evolver.imports import VERDICTS, read_tasks
 
+    if task and (split or limit) and not (len(task) == 1 and not split and Path(task[0]).is_dir()):
+        raise UsageError("--split and --limit choose among all tasks, and some are named: leave out one of them")
     one = task[0] if task and len(task) == 1 else ""
     folder = Path(one) if one and Path(one).is_dir() and not _is_task_dir(one) else None
     imported = folder is not None or any(map(_is_task_dir, task or ()))
@@ -236,6 +237,8 @@ def find(task_id: str, why: str | None = None, place: Path = RUNS) -> Task:
             return read_task_dir(Path(task_id).resolve())
         except TaskError as error:
             raise UsageError(str(error)) from error
+    if "/" in task_id:
+        raise UsageError(f"{task_id}: is no task directory (it holds no task.toml)")
     try:
         found = find_task(task_id, unsealed=why is not None)
     except Sealed as error:

@@ -114,6 +114,16 @@ def test_what_minhash_proposes_is_what_comparing_all_would_find() -> None:
     assert expected and {(p.a, p.b) for p in overlaps(a, b, threshold=0.1)} == expected
 
 
+def test_g25_a_copy_under_its_own_id_is_found() -> None:
+    copies = [replace(item) for item in SEEDED]
+    assert [(p.a, p.exact) for p in overlaps(ITEMS["train"], copies)] == [(i.id, True) for i in sorted(SEEDED, key=_id)]
+    assert overlaps(copies, copies) == []
+
+
+def _id(item: Item) -> str:
+    return item.id
+
+
 def test_instructions_alone_can_be_compared() -> None:
     moved = [replace(SEEDED[0], id="x", files={"other.txt": b"quite another file\nwith other lines"})]
     assert overlaps(ITEMS["train"], moved) == []

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from devset.task import Criterion, GuiStep, GuiTarget, Oracle, Task, TerminalStep, task_hash
+from devset.task import Choice, Criterion, GuiStep, GuiTarget, Oracle, Rubric, Task, TerminalStep, task_hash
 from evolver.admission import Admission, Bench, Controls, admit, read_admissions
 from evolver.errors import SandboxLost
 from evolver.executors.local import LocalExecutor
@@ -20,6 +20,7 @@ from tests.evolver.graded_task import task
 ANSWER = "/home/user/a.txt"
 CLICK = GuiStep(action="left_click", summary="Click it.", target=GuiTarget(name="Write", role="push button"))
 TERMINAL = (TerminalStep(summary="Write it.", command="printf right > a.txt"),)
+WORSE_OR_BETTER = (Choice(label="no", description="no", value=0), Choice(label="yes", description="yes", value=1))
 BOTH = Oracle(terminal=TERMINAL, gui=(CLICK,))
 
 
@@ -114,6 +115,14 @@ async def test_s41_a_proven_task_enters_and_the_line_says_so(tmp_path: Path) -> 
 
 async def test_g01_a_task_that_the_untouched_state_solves_is_refused() -> None:
     assert await refused(oracles(BOTH), judge=lambda state, asked: 1.0) == "the untouched state succeeds"
+
+
+async def test_g01_a_task_that_a_judge_decides_is_refused_where_no_judge_grades() -> None:
+    by_judge = Criterion(id="looks", description="it looks right", grader="judge", choices=WORSE_OR_BETTER)
+    made = oracles(BOTH, rubric=Rubric(criteria=(Criterion(id="done", description="it is done"), by_judge)))
+    for needed in (True, False):
+        reasons = await refused(made, oracle_needed=needed)
+        assert reasons == "no control can fail: its criteria of judge are not graded here"
 
 
 async def test_g02_an_oracle_that_does_not_succeed_is_named_with_what_failed() -> None:

@@ -203,7 +203,7 @@ async def test_s44_no_run_starts_whose_tasks_an_uncalibrated_judge_decides(tmp_p
 async def test_a_run_without_a_judge_says_what_is_missing(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", RunConfig())
     lab = Lab(store, Library(tmp_path / "l"), FakeSandboxes(machine), [], Demonstrator(), LocalExecutor(1))
-    with pytest.raises(UsageError, match=r"the run has no judge: add \[judge\]"):
+    with pytest.raises(UsageError, match=r"the run has no judge"):
         await run(lab, tasks=with_a_judge)
 
 

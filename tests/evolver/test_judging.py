@@ -168,7 +168,7 @@ def test_the_newest_calibration_of_this_very_judge_counts() -> None:
     fit, unfit = of(good()), of(good(9))
     assert judge_fault(JUDGE, [unfit, fit]) is None and judge_fault(JUDGE, [fit, unfit]) is not None
     assert judge_fault("judge:other:v1-abc", [fit]) == "judge:other:v1-abc was never calibrated in this run"
-    assert judge_fault(None, [fit]) == "the run has no judge: add [judge] to its config"
+    assert judge_fault(None, [fit]) == "the run has no judge: start a new run with [judge] in its config"
 
 
 def test_a_case_that_was_asked_again_counts_once() -> None:
