@@ -68,7 +68,7 @@ class Budget:
         return self._total if role is None else self._by_role.get(role, Spent())
 
     def check(self, role: Role) -> None:
-        """Call before each model call. Raises `BudgetSpent` naming the cap that is reached."""
+        """Call before each rollout and each call of a judge. Raises `BudgetSpent` naming the cap that is reached."""
         for name, spent, cap in (("", self.spent(), self._caps), (f"{role}.", self.spent(role), self._caps.of(role))):
             _hold(f"caps.{name}", spent, cap)
 

@@ -233,26 +233,26 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
         asked = time.monotonic()
         reply = redacted_record(await model.complete(request), job.keys)
         acted = time.monotonic()
+        turn = Turn(
+            index=index,
+            request_sha256=context.sha256(messages),
+            request_tokens=tokens,
+            completion=reply,
+            summary=summary_of(reply),
+            results=(),
+            observed=Observed(),
+            channel=channel_of(reply.calls, harness),
+            slip=getattr(model, "last_slip", None),
+            model_s=round(acted - asked, 4),
+            tools_s=0.0,
+        )
+        progress.turns.append(turn)  # the reply is billed, whatever becomes of its calls
         results, ended = await _act(reply, job, sandbox, look.seen, checked)
-        channel = channel_of(reply.calls, harness)
-        looks = ended is None and (scaffold.observation.when == "every_turn" or channel in ("gui", "both"))
+        looks = ended is None and (scaffold.observation.when == "every_turn" or turn.channel in ("gui", "both"))
         observed = await look() if looks else Observed()
         tools_s = time.monotonic() - acted
-        progress.turns.append(
-            Turn(
-                index=index,
-                request_sha256=context.sha256(messages),
-                request_tokens=tokens,
-                completion=reply,
-                summary=summary_of(reply),
-                results=results,
-                observed=observed,
-                channel=channel,
-                slip=getattr(model, "last_slip", None),
-                model_s=round(acted - asked, 4),
-                tools_s=round(tools_s, 4),
-            )
-        )
+        done = {"results": results, "observed": observed, "tools_s": round(tools_s, 4)}
+        progress.turns[-1] = turn.model_copy(update=done)
         if ended:
             progress.stop = "finished" if ended == "success" else "infeasible"
             return

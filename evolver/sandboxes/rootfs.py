@@ -20,6 +20,9 @@ from evolver.sandboxes import recipe
 Say = Callable[[str], None]
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 APT_SETTINGS = 'APT::Install-Recommends "false";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
+UNREACHABLE = re.compile(
+    r"Failed to fetch|Could not resolve|Temporary failure|Unable to connect|Retrying \(Retry|Network is unreachable"
+)
 APT_CLEAN = "rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt"
 NO_DOCS = "".join(f"path-exclude=/usr/share/{part}/*\n" for part in ("doc", "man", "info", "locale", "help"))
 
@@ -172,8 +175,11 @@ def old_trees() -> dict[Path, int]:
     return {path: by_path.get(path, 0) for path in old}
 
 
-def why_no_package(packages: Sequence[str], text: str) -> UsageError:
-    """The error for a failed apt-get install, from what it printed."""
+def why_no_package(packages: Sequence[str], text: str) -> UsageError | NotReady:
+    """The error for a failed apt-get install, from what it printed: a mirror that does not answer says nothing about
+    the packages."""
+    if UNREACHABLE.search(text):
+        return NotReady(f"the package mirror does not answer, so {', '.join(packages)} can't be had: try again later")
     unknown = re.findall(r"Unable to locate package (\S+)|Package '?(\S+?)'? has no installation candidate", text)
     names = sorted({name for pair in unknown for name in pair if name})
     if names:
@@ -199,13 +205,15 @@ def download_wheels(names: tuple[str, ...], target: Path, *, alone: bool = False
     """Unpacks wheels and what they depend on into `target`, for the sandbox's Python 3.11; runs none of their code.
     `alone` leaves out what they depend on.
 
-    Raises `UsageError` with pip's own reason when a package can't be had.
+    Raises `UsageError` with pip's own reason when a package can't be had, NotReady when the index does not answer.
     """
     argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(target), "--no-compile",
             "--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp",
             *(["--no-deps"] if alone else []), *names]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
+        if UNREACHABLE.search(done.stderr):
+            raise NotReady(f"the package index does not answer, so {', '.join(names)} can't be had: try again later")
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()[-3:]
         raise UsageError(f"pip packages {', '.join(names)}: {' '.join(errors)[:500]}")
 

@@ -143,6 +143,11 @@ async def test_s05_a_lost_sandbox_ends_the_attempt_without_another_call() -> Non
     assert len(model.requests) == 1 and state is None
 
 
+async def test_s38_a_reply_whose_calls_lose_the_sandbox_is_still_billed() -> None:
+    rollout, _ = await play(ScriptedModel([LIST]), machines=FakeSandboxes(lambda: Dying({}, SCREEN)))
+    assert [(turn.completion, turn.results) for turn in rollout.turns] == [(LIST, ())]
+
+
 async def test_s36_a_dead_endpoint_is_the_providers_failure() -> None:
     rollout, state = await play(FailingModel(ProviderFailed("no answer in 120 s")))
     assert rollout.error is not None and rollout.error.blame == "provider"
