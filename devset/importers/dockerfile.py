@@ -62,7 +62,7 @@ def rewritten(text: str, roots: set[str]) -> str:
 
 def read_image(path: Path, offered: frozenset[str], refusals: Refusals) -> Image:
     """The Dockerfile at `path`; `offered` are the Debian packages that our machine has. What it lacks is refused."""
-    image, context, started = Image(), folder_of(path.parent), 0
+    image, context, started = Image(), folder_of(path.parent, path.parent.parent), 0
     arguments: dict[str, str] = {}
     for word, rest in _instructions(path):
         rest = re.sub(r"\$\{?(\w+)\}?", lambda m: arguments.get(m[1], m[0]), rest) if word in ("FROM", "COPY") else rest
@@ -174,7 +174,7 @@ def _run(rest: str, image: Image, offered: frozenset[str], refusals: Refusals) -
         elif re.match(r"(sudo\s+)?(rm\s+-rf?\s+/(var|root)|chown\b|set\s|true$|apt-mark)", command):
             continue
         elif pips := re.match(r"(python3?\s+-m\s+)?pip3?\s+install\s+(.*)", command):
-            for name in (word for word in shlex.split(pips[2]) if not word.startswith("-")):
+            for name in (word for word in shlex.split(pips[2], comments=True) if not word.startswith("-")):
                 refusals.add(f"needs the pip package {name} on the agent's machine")
         elif NETWORK.search(command):
             refusals.add(f"builds its image from the network: {command[:80]}")
@@ -207,7 +207,8 @@ def commands_of(script: str) -> list[str]:
 
 def apt_packages(command: str) -> list[str] | None:
     """The Debian packages that a command installs (none for `update` and the like), or None if it is no apt command."""
-    words = shlex.split(command.removeprefix("sudo ").strip()) if re.match(r"(sudo\s+)?apt", command) else []
+    plain = command.removeprefix("sudo ").strip()
+    words = shlex.split(plain, comments=True) if plain.startswith("apt") else []
     words = [word for word in words if not word.startswith("-")]
     if not words or words[0] not in ("apt-get", "apt"):
         return None

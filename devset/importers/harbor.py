@@ -29,6 +29,7 @@ from devset.importers.offer import (
     Offer,
     Provenance,
     Refusals,
+    about,
     checked,
     folder_of,
     identifier,
@@ -43,6 +44,7 @@ SOURCE = "harbor"
 PLACE = "/tmp/harbor"
 MOVED = {"/tests": f"{PLACE}/tests", "/logs": f"{PLACE}/logs", "/solution": f"{PLACE}/solution"}
 CHECK = "from devset.checks.harbor import main\n\nmain()\n"
+DEFAULT_AGENT_S = 600.0
 AGENT_S = 1_500.0  # a sandbox lives half an hour
 SYSTEM_STATE = re.compile(
     r"\bsystemctl\b|(?<![\w.$}/~-])/(etc|var|usr/local|usr/bin)/(?!env\b|bash\b|python3?\b)[\w.-]+"
@@ -122,13 +124,15 @@ def offers(path: Path, offered: frozenset[str]) -> Iterator[Offer]:
     for folder in found:
         name = folder.relative_to(path).as_posix() if folder != path else folder.resolve().name
         try:
-            yield _offer(folder, name, offered)
+            with about(folder / "task.toml"):
+                offer = _offer(folder, name, offered)
         except ImportFailed as error:
-            yield Offer(identifier(SOURCE, name), name, reasons=(f"malformed: {error}",))
+            offer = Offer(identifier(SOURCE, name), name, reasons=(f"malformed: {error}",))
+        yield offer
 
 
 def _offer(folder: Path, name: str, offered: frozenset[str]) -> Offer:
-    toml = folder / "task.toml"
+    toml, original = folder / "task.toml", folder_of(folder, folder)
     try:
         config = checked(Config, tomllib.loads(text_of(toml)), toml)
     except tomllib.TOMLDecodeError as error:
@@ -148,7 +152,6 @@ def _offer(folder: Path, name: str, offered: frozenset[str]) -> Offer:
         return Offer(identifier(SOURCE, name), name, reasons=tuple(reading.refusals.reasons))
     workdir = home_path(image.workdir)
     told = reading.moved(instruction)
-    agent_s = config.agent.timeout_sec or 600.0
     task = Task(
         id=identifier(SOURCE, name),
         hash="",
@@ -159,7 +162,9 @@ def _offer(folder: Path, name: str, offered: frozenset[str]) -> Offer:
         channels=frozenset({"terminal"}),
         rubric=Rubric(criteria=(Criterion(id=KEY, description="The task's own tests give the full reward."),)),
         limits=TaskLimits(
-            agent_timeout_s=min(agent_s, AGENT_S), check_timeout_s=config.verifier.timeout_sec + 30, setup_timeout_s=300
+            agent_timeout_s=min(config.agent.timeout_sec or DEFAULT_AGENT_S, AGENT_S),
+            check_timeout_s=config.verifier.timeout_sec + 30,
+            setup_timeout_s=300,
         ),
         exec_files={_below_home(path): reading.moved_bytes(data) for path, data in image.files.items()},
         setup=_setup(reading, image),
@@ -167,19 +172,19 @@ def _offer(folder: Path, name: str, offered: frozenset[str]) -> Offer:
         check=CHECK,
         check_pip=packages,
         oracle=oracle,
-        source=_source(reading, name, agent_s).text(),
+        source=_source(reading, name, original).text(),
     )
     return Offer(task.id, name, made(task))
 
 
-def _source(reading: _Reading, name: str, agent_s: float) -> Provenance:
+def _source(reading: _Reading, name: str, original: Mapping[str, bytes]) -> Provenance:
     changes = ["the image's paths lie in the home", "the tests install nothing and run under Python 3.11"]
-    if agent_s > AGENT_S:
+    if (agent_s := reading.config.agent.timeout_sec or DEFAULT_AGENT_S) > AGENT_S:
         changes.append(f"the agent has {AGENT_S:g} s instead of {agent_s:g}")
     return Provenance(
         f"Harbor task {name}",
         reading.config.metadata.license or licence_near(reading.folder, "not stated"),
-        folder_of(reading.folder),
+        original,
         tuple(changes),
     )
 
@@ -212,12 +217,15 @@ def _lint(reading: _Reading) -> None:
 def _image(reading: _Reading) -> Image:
     path = reading.folder / "environment/Dockerfile"
     if path.is_file():
-        image = read_image(path, reading.offered, reading.refusals)
+        with about(path):
+            image = read_image(path, reading.offered, reading.refusals)
     else:
         image = Image()
         reading.refusals.add(f"needs the image {reading.config.environment.docker_image or 'of a missing Dockerfile'}")
-    if reading.config.environment.workdir:
-        image.workdir = reading.config.environment.workdir
+    if (workdir := reading.config.environment.workdir) is not None:
+        if not workdir.startswith("/"):
+            raise ImportFailed(f"{reading.folder / 'task.toml'}: environment.workdir: got {workdir!r}, expected /PATH")
+        image.workdir = workdir
     if image.workdir == "/":
         image.workdir = "/root"  # a shell at / can write nothing on our machine
     first = image.workdir.split("/")[1]
@@ -240,15 +248,17 @@ def _setup(reading: _Reading, image: Image) -> str:
 
 def _tests(reading: _Reading, image: Image) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """gt/ of the task, with the tests as they run on our machine, and the pip packages that they need."""
-    tests = folder_of(reading.folder / "tests")
+    tests = folder_of(reading.folder / "tests", reading.folder)
     if "test.sh" not in tests:
         raise ImportFailed(f"{reading.folder / 'tests/test.sh'}: missing, expected the task's test script")
-    script, packages = offline(text_of(reading.folder / "tests/test.sh"), reading.offered, reading.refusals)
+    with about(reading.folder / "tests/test.sh"):
+        script, packages = offline(text_of(reading.folder / "tests/test.sh"), reading.offered, reading.refusals)
     extra = set(packages)
     if "Dockerfile" in tests:  # a verifier with an image of its own: what it installs, its tests need
         text = re.sub(r"\\[ \t]*\n", " ", tests.pop("Dockerfile").decode(errors="replace"))
-        for command in re.findall(r"(?:uv\s+pip|pip3?)\s+install\s+[^&;\n]+", text):
-            extra |= set(pip_packages(command, reading.refusals))
+        with about(reading.folder / "tests/Dockerfile"):
+            for command in re.findall(r"(?:uv\s+pip|pip3?)\s+install\s+[^&;\n]+", text):
+                extra |= set(pip_packages(command, reading.refusals))
         named = {package.partition("==")[0] for package in extra if "==" in package}
         extra = {p for p in extra if "==" in p or p not in named}
     tests["test.sh"] = script.encode()
@@ -278,7 +288,7 @@ def _pinned(packages: set[str]) -> tuple[str, ...]:
 
 def _oracle(reading: _Reading, image: Image) -> Oracle:
     """The solution as one command: its files are written beside the home, then solve.sh runs in the working folder."""
-    solution = folder_of(reading.folder / "solution")
+    solution = folder_of(reading.folder / "solution", reading.folder)
     if "solve.sh" not in solution:
         return Oracle()
     script = solution["solve.sh"].decode(errors="replace")

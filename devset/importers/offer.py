@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -102,8 +104,34 @@ def text_of(path: Path) -> str:
         raise ImportFailed(f"{path}: expected UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
-def folder_of(path: Path) -> dict[str, bytes]:
-    """Every regular file below `path` (relative path → bytes); raises `ImportFailed` for a link or a device."""
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """One odd file spoils one task: whatever reading it raises becomes an `ImportFailed` that names `path`."""
+    try:
+        yield
+    except ImportFailed:
+        raise
+    except (ValueError, LookupError, TypeError, OSError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise ImportFailed(f"{path}: can't be read: {type(error).__name__}: {said}") from error
+
+
+def leads_out(path: Path, root: Path) -> bool:
+    """Whether `path`, which is spelled below `root`, is led out of it by a link."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def own(path: Path, root: Path) -> Path:
+    """`path`; raises `ImportFailed` when a link leads it out of `root`, the folder that is imported."""
+    if leads_out(path, root):
+        raise ImportFailed(f"{path}: leads out of {root}, expected a file or folder inside it")
+    return path
+
+
+def folder_of(path: Path, root: Path) -> dict[str, bytes]:
+    """Every regular file below `path` (relative path → bytes); raises `ImportFailed` for a link, for a device, and when
+    `path` itself is led out of `root`."""
+    own(path, root)
     found = sorted(p for p in path.rglob("*") if not p.is_dir() or p.is_symlink()) if path.is_dir() else []
     for one in found:
         if one.is_symlink() or not one.is_file():
@@ -153,15 +181,18 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
     text = json.dumps({"source": source, "offered": listed}, indent=1, ensure_ascii=False)
     (out / f"{MANIFEST}.partial").write_text(text + "\n", encoding="utf-8")
     (out / f"{MANIFEST}.partial").replace(out / MANIFEST)
-    for name in stale:
-        shutil.rmtree(out / name, ignore_errors=True)
+    for folder in (out / name for name in stale):
+        if (folder / "task.toml").is_file() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _taken_before(out: Path) -> set[str]:
+    """Ids that the manifest in `out` lists as imported; what can't be an id, such as a path, is left out."""
     if not (out / MANIFEST).is_file():
         return set()
     try:
-        return {one["id"] for one in json.loads(text_of(out / MANIFEST))["offered"] if one["hash"] is not None}
+        listed = [one["id"] for one in json.loads(text_of(out / MANIFEST))["offered"] if one["hash"] is not None]
+        return {name for name in listed if name and name == identifier(name)}
     except (ValueError, KeyError, TypeError) as error:
         raise ImportFailed(f"{out / MANIFEST}: is no manifest of an import ({error!r}); give another folder") from error
 

@@ -25,10 +25,12 @@ from devset.importers.offer import (
     Offer,
     Provenance,
     Refusals,
+    about,
     folder_of,
     identifier,
     licence_near,
     made,
+    own,
     parsed,
 )
 from devset.task import Category, Criterion, Rubric, Task
@@ -100,20 +102,22 @@ def offers(path: Path) -> Iterator[Offer]:
         folder = one.parents[1]
         name = f"{folder.name}/subtasks/{one.name}"
         try:
-            yield _offer(one, folder, name)
+            with about(one):
+                offer = _offer(one, folder, path, name)
         except ImportFailed as error:
-            yield Offer(identifier(SOURCE, folder.name, one.stem), name, reasons=(f"malformed: {error}",))
+            offer = Offer(identifier(SOURCE, folder.name, one.stem), name, reasons=(f"malformed: {error}",))
+        yield offer
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in text.split("-"))
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in text.split("-"))
 
 
-def _offer(path: Path, folder: Path, origin: str) -> Offer:
-    subtask = parsed(Subtask, path)
+def _offer(path: Path, folder: Path, root: Path, origin: str) -> Offer:
+    subtask = parsed(Subtask, own(path, root))
     if not subtask.evaluation:
         raise ImportFailed(f"{path}: evaluation: got [], expected at least one function")
-    reading = _Reading(path, folder_of(folder / "testbed"), folder_of(folder / "reference"))
+    reading = _Reading(path, folder_of(folder / "testbed", root), folder_of(folder / "reference", root))
     evaluation = {f"check_{n}": _item(item, n, reading) for n, item in enumerate(subtask.evaluation, start=1)}
     _lint_names(subtask.task, evaluation, reading)
     task_id = identifier(SOURCE, folder.name, path.stem)

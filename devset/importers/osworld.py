@@ -26,11 +26,13 @@ from devset.importers.offer import (
     Offer,
     Provenance,
     Refusals,
-    checked,
+    about,
     identifier,
+    leads_out,
     licence_near,
     made,
-    text_of,
+    own,
+    parsed,
 )
 from devset.importers.steps import Machine, Step, home_file, last_part, post_config, set_up, unfit
 from devset.task import Category, Channel, Criterion, Rubric, Task, TaskLimits
@@ -103,11 +105,11 @@ class _Reading:
     def find(self, name: str) -> Path | None:
         """The file that a task names by a path below one of its own parents, or just by its name below the root."""
         for parent in [p for p in self.path.parents if p.is_relative_to(self.root)]:
-            if (parent / name).is_file() and (parent / name).resolve().is_relative_to(self.root.resolve()):
+            if (parent / name).is_file() and not leads_out(parent / name, self.root):
                 return parent / name
-        found = sorted(p for p in self.root.rglob(escape(Path(name).name)) if p.is_file())
-        own = [p for p in found if self.published.id in p.parts]  # caches have a folder for each task
-        found = own or found
+        named = self.root.rglob(escape(Path(name).name))
+        found = sorted(p for p in named if p.is_file() and not leads_out(p, self.root))
+        found = [p for p in found if self.published.id in p.parts] or found  # caches have a folder for each task
         return found[0] if len(found) == 1 else None
 
 
@@ -121,16 +123,18 @@ def offers(path: Path, metrics: Path) -> Iterator[Offer]:
     for one in tasks:
         name = one.relative_to(root).as_posix()
         try:
-            yield _offer(_Reading(one, root, checked(Published, json.loads(text_of(one)), one), published), name)
-        except (ImportFailed, json.JSONDecodeError) as error:
-            yield Offer(identifier(SOURCE, one.stem), name, reasons=(f"malformed: {error}",))
+            with about(one):
+                offer = _offer(_Reading(one, root, parsed(Published, own(one, root)), published), name)
+        except ImportFailed as error:
+            offer = Offer(identifier(SOURCE, one.stem), name, reasons=(f"malformed: {error}",))
+        yield offer
 
 
 def _is_task(path: Path) -> bool:
     """Lists of tasks and other data lie beside them; a file that is broken counts, so that it is told of."""
     try:
         value = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, OSError):
         return True
     return isinstance(value, dict) and "evaluator" in value
 

@@ -44,7 +44,7 @@ def offline(script: str, offered: frozenset[str], refusals: Refusals) -> tuple[s
 def pip_packages(command: str, refusals: Refusals) -> list[str]:
     """The packages of one `pip install`, `uv pip install` or `uv add`; options and files of requirements aside."""
     found = PIP.match(command)
-    words = shlex.split(found[1]) if found else []
+    words = shlex.split(found[1], comments=True) if found else []
     if "-r" in words or "--requirement" in words:
         refusals.add(f"its tests install from a file: {command[:80]}")
         return []

@@ -185,6 +185,7 @@ def test_g13_a_test_script_loses_its_installers_and_keeps_the_rest() -> None:
         ("if ! command -v uv; then\n  (set -o pipefail; curl -f https://astral.sh/uv/1/install.sh | sh) || exit $?\nfi",
          "if ! command -v uv; then\n:\nfi", ()),
         ("python3 /tests/check.py", "python3 /tests/check.py", ()),
+        ("pip install pandas==2.2.3 # that's all", ":", ("pandas==2.2.3",)),
         ("set -e", "set -e", ()),
         ("# curl https://x.org", "# curl https://x.org", ()),
         ("curl localhost:8000/health", "curl localhost:8000/health", ()),
@@ -306,11 +307,26 @@ def test_what_a_task_needs_and_we_lack_is_its_reason(
         ({"instruction.md": " \n"}, "instruction.md: got an empty file"),
         ({"tests__test.sh": None}, "tests/test.sh: missing"),
         ({"environment__Dockerfile": "FROM debian:12\n{}\n"}, "Dockerfile: got '{}'"),
+        ({"environment__Dockerfile": "FROM debian:12\nRUN apt-get install 'git\n"}, "Dockerfile: can't be read: "),
+        ({"environment__Dockerfile": "FROM debian:12\nCOPY\n"}, "Dockerfile: can't be read: "),
+        ({"tests__test.sh": "pip install 'x"}, "tests/test.sh: can't be read: "),
+        ({"tests__Dockerfile": "RUN pip install 'x"}, "tests/Dockerfile: can't be read: "),
+        ({"task.toml": "[environment]\nworkdir = 'app'\n"}, "task.toml: environment.workdir: got 'app'"),
     ],
 )
 def test_a_malformed_task_names_file_and_value(tmp_path: Path, changes: dict[str, str | None], said: str) -> None:
     (reason,) = only(published(tmp_path, **changes)).reasons
-    assert reason.startswith("malformed: ") and said in reason
+    assert reason.startswith("malformed: ") and said in reason and "\n" not in reason
+
+
+@pytest.mark.parametrize("name", ["environment", "tests", "solution", "instruction.md", "task.toml"])
+def test_links_in_a_task_are_refused(tmp_path: Path, name: str) -> None:
+    folder = published(tmp_path / "in") / "right"
+    assert only(folder.parent).task is not None
+    (folder / name).rename(tmp_path / "away")
+    (folder / name).symlink_to(tmp_path / "away")
+    (reason,) = only(folder.parent).reasons
+    assert reason == f"malformed: {folder / name}: expected a regular file"
 
 
 def test_a_folder_without_tasks_is_refused_as_a_whole(tmp_path: Path) -> None:

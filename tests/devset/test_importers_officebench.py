@@ -280,6 +280,17 @@ def test_broken_json_and_no_evaluation_are_named(tmp_path: Path) -> None:
     assert "expected JSON" in only(root).reasons[0]
 
 
+@pytest.mark.parametrize("folder", ["testbed", "reference", "subtasks"])
+def test_links_out_of_the_dataset_are_refused(tmp_path: Path, folder: str) -> None:
+    root = published(tmp_path / "ob", [function("file_exist", file="data/answer.txt")])
+    (root / "tasks/1-1" / folder).mkdir(exist_ok=True)
+    assert only(root).task is not None
+    (root / "tasks/1-1" / folder).rename(tmp_path / "away")
+    (root / "tasks/1-1" / folder).symlink_to(tmp_path / "away")
+    (reason,) = only(root).reasons
+    assert reason.startswith("malformed: ") and f"/{folder}" in reason and "leads out of" in reason
+
+
 def test_a_folder_of_something_else_is_refused_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(ImportFailed, match="no <task>/subtasks"):
         list(offers(tmp_path))

@@ -128,6 +128,20 @@ def test_g27_two_tasks_of_one_id_are_refused(tmp_path: Path) -> None:
         list(write_offers(twice, "x", tmp_path))
 
 
+@pytest.mark.parametrize("name", ["", ".", "../mine", "{out}/mine", "mine", "link"])
+def test_an_earlier_manifest_names_nothing_but_imported_tasks(tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    for folder in (tmp_path / "mine", out / "mine"):
+        folder.mkdir(parents=True)
+        (folder / "notes.txt").write_text("mine")
+    (tmp_path / "mine/task.toml").write_text("")
+    (out / "link").symlink_to(tmp_path / "mine")
+    listed = [{"id": name.replace("{out}", str(tmp_path)), "hash": "0"}]
+    (out / "import.json").write_text(json.dumps({"source": "x", "offered": listed}))
+    list(write_offers([], "x", out))
+    assert (tmp_path / "mine/notes.txt").exists() and (out / "mine/notes.txt").exists() and (out / "link").exists()
+
+
 # --- the report --------------------------------------------------------------------------------------------------
 
 
