@@ -14,18 +14,21 @@ from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, p
 from evolver.population import final_cards, require_one_version
 from evolver.records import Interval, Scorecard
 
-MIN_COVERAGE = 0.8  # share of the asked tasks that must be scored in both arms before anything is concluded
+MIN_COVERAGE = (
+    0.8  # share of the asked tasks, and of the attempts, that both arms must have scored to conclude anything
+)
 MIN_BOTH_SOLVE = 5  # tasks that both arms must solve before a saving of tokens is judged
 SAVING_SHARE = 0.05  # of an error, for "cheaper": tokens vary little, so this costs it hardly any power
 
 
 @dataclass(frozen=True)
 class Arms:
-    """The scorecards of both arms on one split; `n_tasks` says how many tasks were asked of each."""
+    """The scorecards of both arms on one split. The candidate was asked for `attempts` a task of `n_tasks` tasks."""
 
     candidate: Sequence[Scorecard]
     incumbent: Sequence[Scorecard]
     n_tasks: int
+    attempts: int
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Comparison:
 
     `lower` is the one-sided bound of the effect at level 1 - alpha, `upper` the one at the futility level; likewise
     for the saving, whose `saving_lower` may miss with `SAVING_SHARE` of alpha. `attempts` counts the candidate's paired
-    attempts.
+    attempts, `n_attempts` those it was asked for.
     """
 
     effect: Interval
@@ -48,10 +51,13 @@ class Comparison:
     tasks: int
     attempts: int
     n_tasks: int
+    n_attempts: int
 
     @property
     def covered(self) -> bool:
-        return self.tasks > 0 and self.tasks >= MIN_COVERAGE * self.n_tasks
+        """Whether enough is scored to conclude anything: what survives of a harness that often breaks is no sample."""
+        tasks, attempts = MIN_COVERAGE * self.n_tasks, MIN_COVERAGE * self.n_attempts
+        return self.tasks > 0 and self.tasks >= tasks and self.attempts >= attempts
 
 
 def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Comparison:
@@ -82,6 +88,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
         tasks=len(tasks),
         attempts=len(paired),
         n_tasks=arms.n_tasks,
+        n_attempts=arms.n_tasks * arms.attempts,
     )
 
 

@@ -190,11 +190,15 @@ def against_root(decision: Decision, arms: Arms, rules: RaceConfig, seed: int) -
     """A promotion after fresh attempts of the candidate and of the lineage's root: what all steps so far amount to.
 
     These attempts decided nothing before, so this effect is the lineage's claim. A candidate that is measurably worse
-    than the root is rejected after all, however well it did against the incumbent.
+    than the root is rejected after all, however well it did against the incumbent; where too few attempts are scored to
+    tell, it is not promoted.
     """
     found = compare(arms, rules, rules.alpha, seed)
     reasons = (*decision.reasons, f"all promotions so far, against the root: {_words(found)}")
-    if _below_0(found.effect):
+    if not found.covered:
+        reasons = (*reasons, _too_few(found))
+        decision = decision.model_copy(update={"verdict": "inconclusive"})
+    elif _below_0(found.effect):
         reasons = (*reasons, "rejected: small losses have added up to a loss against the root")
         decision = decision.model_copy(update={"verdict": "reject"})
     return decision.model_copy(update={"cumulative": found.effect, "reasons": reasons})
@@ -238,7 +242,7 @@ def _why(verdict: str, found: Comparison, rules: RaceConfig) -> str:
     if verdict == "promote":
         return "promoted: the claim rests on the fresh attempts alone"
     if not found.covered:
-        return f"inconclusive: only {found.tasks} of {found.n_tasks} tasks are scored in both arms"
+        return _too_few(found)
     if verdict == "reject":
         worse = "its success is" if _below_0(found.effect) else "it gains nothing, and the tokens it saves are"
         return f"rejected: {worse} below 0 with the whole 95 % interval"
@@ -247,6 +251,11 @@ def _why(verdict: str, found: Comparison, rules: RaceConfig) -> str:
         return f"incumbent kept: {upper} is below the smallest lead worth it ({100 * rules.min_effect:g} pp)"
     enough = detectable_effect(found.tasks, max(1, found.attempts // max(1, found.tasks)), rules.alpha)
     return f"inconclusive: {upper}; so many attempts detect a lead of about {100 * enough:.0f} pp (power 80 %)"
+
+
+def _too_few(found: Comparison) -> str:
+    tasks, attempts = f"{found.tasks} of {found.n_tasks} tasks", f"{found.attempts} of {found.n_attempts} attempts"
+    return f"inconclusive: only {tasks} and {attempts} are scored in both arms"
 
 
 def _words(found: Comparison) -> str:

@@ -140,6 +140,7 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
             _below(dev_cards(lab, challenger), step.attempts),
             _below(dev_cards(lab, incumbent), step.pool),
             len(grounds.dev),
+            step.attempts,
         )
         look, found = race_look(dev, plan, index, rules, seed)
         looks.append(look)
@@ -180,7 +181,7 @@ async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers
     wanted = interleaved(dict.fromkeys(pair, numbers), tasks, "confirm")
     cards = await lab.score(wanted, label=f"fresh attempts of {pair[0][:12]} and {pair[1][:12]} on select")
     ours, theirs = ([card for card in cards if card.key.harness_id == harness_id] for harness_id in pair)
-    return Arms(ours, theirs, len(tasks))
+    return Arms(ours, theirs, len(tasks), len(numbers))
 
 
 def _trip(fresh: Sequence[Rollout]) -> None:

@@ -118,7 +118,10 @@ def simulated_decision(edit: Edit, config: RunConfig, seed: int, dev: int = 60, 
     looks: list[Look] = []
     for index, step in enumerate(plan):
         seen = Arms(
-            [c for c in ours if c.key.attempt < step.attempts], [c for c in theirs if c.key.attempt < step.pool], dev
+            [c for c in ours if c.key.attempt < step.attempts],
+            [c for c in theirs if c.key.attempt < step.pool],
+            dev,
+            step.attempts,
         )
         look, found = race_look(seen, plan, index, rules, seed)
         looks.append(look)
@@ -128,7 +131,8 @@ def simulated_decision(edit: Edit, config: RunConfig, seed: int, dev: int = 60, 
     ours, theirs = arms("confirm", rules.confirm_attempts)
     for index, step in enumerate(confirm_steps(rules)):
         if look.verdict == "pass" and (index == 0 or undecided(case, rules, seed)):
-            fresh = Arms(*([c for c in arm if c.key.attempt < step.attempts] for arm in (ours, theirs)), n_tasks=select)
+            mine, other = ([c for c in arm if c.key.attempt < step.attempts] for arm in (ours, theirs))
+            fresh = Arms(mine, other, select, step.attempts)
             case = replace(case, confirmation=fresh, confirm_look=index)
     return decide(case, rules, seed, 0.0)
 

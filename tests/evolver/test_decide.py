@@ -37,6 +37,7 @@ def arms(ours: str, theirs: str, attempt: int = 0, tokens: int = 1_000) -> Arms:
         [a_card("c", t, outcome[o], attempt, tokens) for t, o in enumerate(ours)],
         [a_card("i", t, outcome[o], attempt) for t, o in enumerate(theirs)],
         max(len(ours), len(theirs)),
+        1,
     )
 
 
@@ -63,6 +64,26 @@ def test_e21_a_lead_on_few_tasks_is_inconclusive_never_a_promotion() -> None:
     assert "only 12 of 20 tasks" in decided.reasons[-1]
 
 
+def survivors(attempts: int, scored: int, tasks: int = 20) -> Arms:
+    """A candidate that solves all that it scores, the first `scored` attempts of each task; the incumbent is whole."""
+    ours = [a_card("c", t, True if a < scored else None, a) for t in range(tasks) for a in range(attempts)]
+    theirs = [a_card("i", t, False, a) for t in range(tasks) for a in range(attempts)]
+    return Arms(ours, theirs, tasks, attempts)
+
+
+def test_e21_a_lead_on_few_attempts_of_every_task_is_inconclusive_never_a_promotion() -> None:
+    plan, sound = steps(RULES, 1), survivors(4, 4)
+    for scored, dev, fresh in ((5, sound, survivors(8, 5)), (1, survivors(4, 1), None)):
+        look, found = race_look(dev, plan, 2, RULES, 0)
+        assert look.verdict == ("pass" if fresh else "continue")
+        final = len(confirm_steps(RULES)) - 1
+        told = decide(Case(a_candidate(), "i", (look,), found, dev, fresh, 0.0, confirm_look=final), RULES, 0, 0.0)
+        asked = 160 if fresh else 80
+        assert told.verdict == "inconclusive"
+        assert f"20 of 20 tasks and {20 * scored} of {asked} attempts are scored" in told.reasons[-1]
+    assert compare(survivors(5, 4), RULES, 0.05, 0).covered and not compare(survivors(4, 3), RULES, 0.05, 0).covered
+
+
 def test_e29_a_crash_can_not_raise_the_score() -> None:
     crashes_where_it_would_fail = arms("1" * 10 + "?" * 10, "1" * 10 + "0" * 10)
     assert compare(crashes_where_it_would_fail, RULES, 0.05, 0).effect.point == 0.0
@@ -70,15 +91,15 @@ def test_e29_a_crash_can_not_raise_the_score() -> None:
 
 def test_the_incumbent_is_pooled_over_all_its_attempts() -> None:
     theirs = [a_card("i", t, attempt != 2, attempt) for t in range(10) for attempt in range(4)]
-    found = compare(Arms([a_card("c", t, True) for t in range(10)], theirs, 10), RULES, 0.05, 0)
+    found = compare(Arms([a_card("c", t, True) for t in range(10)], theirs, 10, 1), RULES, 0.05, 0)
     assert found.effect.point == pytest.approx(0.25) and found.attempts == 10
 
 
 def test_u31_attempts_pair_by_number_and_seed() -> None:
     theirs = [a_card("i", t, False, 0) for t in range(10)]
-    assert compare(Arms([a_card("c", t, True, 1) for t in range(10)], theirs, 10), RULES, 0.05, 0).tasks == 0
+    assert compare(Arms([a_card("c", t, True, 1) for t in range(10)], theirs, 10, 1), RULES, 0.05, 0).tasks == 0
     reseeded = [c.model_copy(update={"key": c.key.model_copy(update={"seed": 9})}) for c in theirs]
-    assert compare(Arms([a_card("c", t, True, 0) for t in range(10)], reseeded, 10), RULES, 0.05, 0).tasks == 0
+    assert compare(Arms([a_card("c", t, True, 0) for t in range(10)], reseeded, 10, 1), RULES, 0.05, 0).tasks == 0
 
 
 @pytest.mark.parametrize("change", [{"key": {"task_hash": "changed"}}, {"checker_hash": "changed"}])
@@ -90,14 +111,14 @@ def test_s47_u31_other_task_or_checker_versions_refuse_to_be_compared(change: di
         | {"key": both.candidate[0].key.model_dump() | dict(change.get("key", {}))}  # type: ignore[call-overload]
     )
     with pytest.raises(UsageError, match="'dev-0' was scored in two versions"):
-        compare(Arms([other, *both.candidate[1:]], both.incumbent, 3), RULES, 0.05, 0)
+        compare(Arms([other, *both.candidate[1:]], both.incumbent, 3, 1), RULES, 0.05, 0)
 
 
 def test_arms_of_different_models_refuse_to_be_compared() -> None:
     both = arms("111", "000")
     moved = [c.model_copy(update={"key": c.key.model_copy(update={"model_id": "other"})}) for c in both.candidate]
     with pytest.raises(UsageError, match="different models"):
-        compare(Arms(moved, both.incumbent, 3), RULES, 0.05, 0)
+        compare(Arms(moved, both.incumbent, 3, 1), RULES, 0.05, 0)
 
 
 # --- looks and verdicts -----------------------------------------------------------------------------------------------
@@ -168,6 +189,8 @@ def test_e37_the_newest_promotion_is_measured_against_the_root_and_withdrawn_if_
     assert kept.verdict == "promote" and kept.cumulative is not None and kept.cumulative.point == 0.5
     fallen = against_root(promoted, arms("0" * 40, "1" * 20 + "0" * 20), RULES, 0)
     assert fallen.verdict == "reject" and "added up to a loss against the root" in fallen.reasons[-1]
+    broken = against_root(promoted, survivors(8, 2), RULES, 0)
+    assert broken.verdict == "inconclusive" and "40 of 160 attempts" in broken.reasons[-1]
 
 
 def test_a_measurable_loss_is_rejected_with_the_figures() -> None:
@@ -205,13 +228,13 @@ def test_a_saving_below_the_threshold_or_with_unknown_tokens_is_no_reason() -> N
     for tokens in (950, None):
         both = arms("1" * 24, "1" * 24)
         ours = [c.model_copy(update={"tokens": tokens}) for c in both.candidate]
-        assert shown_by(compare(Arms(ours, both.incumbent, 24), RULES, 0.05, 0), RULES, 0.05) == set()
+        assert shown_by(compare(Arms(ours, both.incumbent, 24, 1), RULES, 0.05, 0), RULES, 0.05) == set()
 
 
 def test_no_gain_at_a_higher_price_is_rejected() -> None:
     both = arms("1" * 36, "1" * 36)
     dear = [card.model_copy(update={"tokens": 2_000 + t}) for t, card in enumerate(both.candidate)]
-    decided = verdict(Arms(dear, both.incumbent, 36))
+    decided = verdict(Arms(dear, both.incumbent, 36, 1))
     assert decided.verdict == "reject" and "gains nothing" in decided.reasons[-1]
 
 
@@ -231,7 +254,7 @@ def test_e24_what_does_not_run_is_rejected_early_with_its_reason() -> None:
 def test_t26_flip_rates_show_the_noise_of_a_against_a_beside_a_against_b() -> None:
     theirs = [a_card("i", t, attempt == 0 or t < 4, attempt) for t in range(8) for attempt in (0, 1)]
     ours = [a_card("c", t, t < 6, 0) for t in range(8)]
-    assert flip_rates(Arms(ours, theirs, 8)) == (0.5, 0.25)
+    assert flip_rates(Arms(ours, theirs, 8, 1)) == (0.5, 0.25)
     assert flip_rates(arms("11", "11")) == (None, 0.0)
 
 
@@ -249,21 +272,21 @@ def test_e34_the_detectable_effect_shrinks_with_tasks_and_attempts() -> None:
 def test_e07_e28_a_decision_follows_from_records_and_seed_alone() -> None:
     rng = random.Random(1)
     dev = arms("".join(rng.choice("01") for _ in range(24)), "".join(rng.choice("01") for _ in range(24)))
-    shuffled = Arms(list(dev.candidate)[::-1], list(dev.incumbent)[::-1], 24)
+    shuffled = Arms(list(dev.candidate)[::-1], list(dev.incumbent)[::-1], 24, 1)
     assert verdict(dev) == verdict(dev) == verdict(shuffled)
 
 
 def test_e38_partial_credit_that_grows_without_success_is_pointed_out() -> None:
     both = arms("1" * 12 + "0" * 12, "1" * 12 + "0" * 12)
     farmed = [c if c.success else c.model_copy(update={"rubric": 0.6}) for c in both.candidate]
-    assert "but rubric +30.0 pp" in verdict(Arms(farmed, both.incumbent, 24)).reasons[0]
+    assert "but rubric +30.0 pp" in verdict(Arms(farmed, both.incumbent, 24, 1)).reasons[0]
     assert "rubric" not in verdict(both).reasons[0]
 
 
 def test_e27_a_saving_that_can_not_be_judged_is_said_not_silently_left_out() -> None:
     both = arms("1" * 24, "1" * 24)
     unknown = [c.model_copy(update={"tokens": None}) for c in both.candidate]
-    assert "tokens not compared" in verdict(Arms(unknown, both.incumbent, 24)).reasons[0]
+    assert "tokens not compared" in verdict(Arms(unknown, both.incumbent, 24, 1)).reasons[0]
 
 
 # --- how often whole races err ----------------------------------------------------------------------------------------

@@ -180,14 +180,13 @@ class Ours:
         passed = looks[-1].verdict == "pass"
         spent = Population([], self.decisions).alpha_spent
         case = Case(made, self.holder, looks, found, dev, None, best_success=0.0, spent=spent)
-        fresh = Arms([], [], SIZES["select"])
+        fresh = Arms([], [], SIZES["select"], 0)
         for index, (before, step) in enumerate(pairwise((Step(0, 0), *confirm_steps(self.rules)))):
             if passed and (index == 0 or undecided(case, self.rules, turn)):
                 more = range(before.attempts, step.attempts)
                 ours = [*fresh.candidate, *self._tossed(made.name, candidate, "confirm", more)]
-                fresh = Arms(
-                    ours, [*fresh.incumbent, *self._tossed(self.holder, self.agent, "confirm", more)], fresh.n_tasks
-                )
+                theirs = [*fresh.incumbent, *self._tossed(self.holder, self.agent, "confirm", more)]
+                fresh = Arms(ours, theirs, fresh.n_tasks, step.attempts)
                 case = replace(case, confirmation=fresh, confirm_look=index)
         self.decisions.append(decide(case, self.rules, turn, 0.0))
         promoted = self.decisions[-1].verdict == "promote"
@@ -207,7 +206,7 @@ class Ours:
             self.cards += self._tossed(self.holder, self.agent, "race", range(before.pool, step.pool))
             self.own += (step.attempts - before.attempts) * tasks
             self.pool += (step.pool - before.pool) * tasks
-            dev = Arms(ours, self.cards, tasks)
+            dev = Arms(ours, self.cards, tasks, step.attempts)
             look, found = race_look(dev, plan, index, self.rules, turn)
             looks.append(look)
             if look.verdict != "continue":
@@ -223,7 +222,8 @@ class Ours:
             self.rollouts = before
             ours = self._tossed("new", self.agent, "confirm", CLAIM_ATTEMPTS)
             theirs = self._tossed("root", self.root, "confirm", CLAIM_ATTEMPTS)
-            drawn.append(compare(Arms(ours, theirs, SIZES["select"]), self.rules, 0.05, 0).effect.point or 0.0)
+            claimed = Arms(ours, theirs, SIZES["select"], len(CLAIM_ATTEMPTS))
+            drawn.append(compare(claimed, self.rules, 0.05, 0).effect.point or 0.0)
         return drawn
 
     def stepwise(self) -> float:
