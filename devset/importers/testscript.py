@@ -9,6 +9,7 @@ from devset.importers.dockerfile import IDLE_PACKAGES, NETWORK, apt_packages, co
 from devset.importers.offer import Refusals
 
 PYTEST = "pytest==8.4.1"
+PLAIN_PYTEST = "python3 -P -m pytest"  # like `pytest`, -P imports nothing from the agent's working folder
 CTRF = "pytest-json-ctrf==0.3.5"
 SPEC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
 PIP = re.compile(r"(?:uv\s+add|(?:uv\s+)?(?:python3?\s+-m\s+)?pip3?\s+install)\s+(.*)")
@@ -77,7 +78,7 @@ def _installs(code: str, offered: frozenset[str], packages: list[str], refusals:
 
 
 def _with_pytest(line: str, packages: list[str], refusals: Refusals) -> str:
-    """`uvx --with A pytest` and a bare `pytest` become `python3 -m pytest`; A is noted."""
+    """`uvx --with A pytest` and a bare `pytest` become our pytest; A is noted."""
     if found := UVX.search(line):
         options, program, rest = _uvx(line[found.end() :])
         for option, value in options:
@@ -85,8 +86,9 @@ def _with_pytest(line: str, packages: list[str], refusals: Refusals) -> str:
                 packages += [_spec(one, refusals) for one in value.split(",")]
             elif option == "--with-requirements":
                 refusals.add(f"its tests install from a file: {value}")
-        line = line[: found.start()] + {"pytest": "python3 -m pytest", "python": "python3"}.get(program, program) + rest
-    return re.sub(r"(^\s*|[;&|]\s*|\b(?:if|then|!)\s+)(?:py\.test|pytest)\b", r"\1python3 -m pytest", line)
+        ours = {"pytest": PLAIN_PYTEST, "python": "python3"}.get(program, program)
+        line = line[: found.start()] + ours + rest
+    return re.sub(r"(^\s*|[;&|]\s*|\b(?:if|then|!)\s+)(?:py\.test|pytest)\b", rf"\1{PLAIN_PYTEST}", line)
 
 
 def _uvx(words: str) -> tuple[list[tuple[str, str]], str, str]:

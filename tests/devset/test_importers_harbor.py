@@ -168,18 +168,18 @@ def test_g13_a_test_script_loses_its_installers_and_keeps_the_rest() -> None:
     assert refusals.reasons == []
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
     assert packages == ("pytest-json-ctrf==0.3.5", "pytest==8.4.1", "requests==2.32.3")
-    assert "if python3 -m pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA; then" in script
+    assert "if python3 -P -m pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA; then" in script
     assert not any(word in script for word in ("curl", "apt-get", "uvx", "astral", "source"))
 
 
 @pytest.mark.parametrize(
     ("line", "left", "packages"),
     [
-        ("uv run pytest /tests -q", "python3 -m pytest /tests -q", ("pytest==8.4.1",)),
-        ("uvx -p 3.13 -w pytest==8.3.0 pytest t.py", "python3 -m pytest t.py", ("pytest==8.3.0",)),
-        ("uvx --with=numpy==2.2.0 --with pytest==8.4.1 pytest t.py", "python3 -m pytest t.py",
+        ("uv run pytest /tests -q", "python3 -P -m pytest /tests -q", ("pytest==8.4.1",)),
+        ("uvx -p 3.13 -w pytest==8.3.0 pytest t.py", "python3 -P -m pytest t.py", ("pytest==8.3.0",)),
+        ("uvx --with=numpy==2.2.0 --with pytest==8.4.1 pytest t.py", "python3 -P -m pytest t.py",
          ("numpy==2.2.0", "pytest==8.4.1")),
-        ("pytest t.py || exit 1", "python3 -m pytest t.py || exit 1", ("pytest==8.4.1",)),
+        ("pytest t.py || exit 1", "python3 -P -m pytest t.py || exit 1", ("pytest==8.4.1",)),
         ("uv init && uv add pytest==8.4.1 'numpy>=2'", ":", ("numpy", "pytest==8.4.1")),
         ("pip install --quiet pandas==2.2.3", ":", ("pandas==2.2.3",)),
         ("if ! command -v uv; then\n  (set -o pipefail; curl -f https://astral.sh/uv/1/install.sh | sh) || exit $?\nfi",
@@ -195,6 +195,18 @@ def test_lines_of_test_scripts(line: str, left: str, packages: tuple[str, ...]) 
     refusals = Refusals()
     assert offline(line, OFFERED, refusals) == (left, packages)
     assert refusals.reasons == []
+
+
+def test_the_tests_import_nothing_from_the_folder_of_the_agent(tmp_path: Path) -> None:
+    for name in ("pytest.py", "types.py", "_pytest/__init__.py"):
+        (tmp_path / "app" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "app" / name).write_text("raise SystemExit(0)")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_x.py").write_text("def test_x():\n    assert False\n")
+    script, _ = offline(f"pytest {tmp_path}/tests -q -p no:cacheprovider", OFFERED, Refusals())
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path / "app", env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "1 failed" in done.stdout
 
 
 @pytest.mark.parametrize(
