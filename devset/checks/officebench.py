@@ -224,31 +224,36 @@ def _is_number(text: str) -> bool:
 
 
 _ALLOWED = (
-    ast.Expression, ast.Lambda, ast.arguments, ast.arg, ast.Name, ast.Load, ast.Constant, ast.Compare, ast.cmpop,
+    ast.Name, ast.Load, ast.Constant, ast.Compare, ast.cmpop,
     ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.List, ast.Tuple, ast.Set, ast.Call,
     ast.Attribute, ast.Subscript, ast.Slice, ast.IfExp,
 )  # fmt: skip
 _BUILTINS = {f.__name__: f for f in (int, float, str, len, abs, round, min, max, sum, range, sorted, bool)}
 
 
-def comparator(source: str) -> Callable[[str], object]:
-    """The one-argument lambda that `source` spells; raises ValueError for anything but plain comparisons."""
+def comparison(source: str) -> ast.Expression:
+    """The one-argument lambda that `source` spells, read and not run; raises ValueError for anything but plain
+    comparisons of that argument."""
     try:
         tree = ast.parse(source.strip(), mode="eval")
     except SyntaxError as error:
         raise ValueError(f"not a Python expression: {error.msg}") from error
-    if not isinstance(tree.body, ast.Lambda) or len(tree.body.args.args) != 1:
-        raise ValueError("expected a lambda with one argument")
-    for node in ast.walk(tree):
+    known = tree.body.args.args if isinstance(tree.body, ast.Lambda) else []
+    plain = ast.arguments(posonlyargs=[], args=known, kwonlyargs=[], kw_defaults=[], defaults=[])
+    if not isinstance(tree.body, ast.Lambda) or len(known) != 1 or ast.dump(tree.body.args) != ast.dump(plain):
+        raise ValueError("expected a lambda with one argument and no defaults")
+    for node in ast.walk(tree.body.body):
         if not isinstance(node, _ALLOWED) or (isinstance(node, ast.Attribute) and node.attr.startswith("_")):
             raise ValueError(f"{type(node).__name__} is not allowed in a comparator")
-    function: Callable[[str], object] = eval(compile(tree, "comparator", "eval"), {"__builtins__": {}, **_BUILTINS})
-    return function
+        if isinstance(node, ast.Name) and node.id != known[0].arg and node.id not in _BUILTINS:
+            raise ValueError(f"the name {node.id} is not known to a comparator")
+    return tree
 
 
 def compared(source: str, value: str) -> bool:
     """Whether the cell's text satisfies the comparator; text that it can't digest does not."""
-    function = comparator(source)
+    code = compile(comparison(source), "comparator", "eval")
+    function: Callable[[str], object] = eval(code, {"__builtins__": {}, **_BUILTINS})
     try:
         return bool(function(value))
     except (ValueError, TypeError, IndexError, OverflowError):

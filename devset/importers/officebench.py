@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from devset.checks.officebench import ARGUMENTS, TEXT_TYPES, comparator
+from devset.checks.officebench import ARGUMENTS, TEXT_TYPES, comparison
 from devset.importers.offer import (
     HOME,
     ImportFailed,
@@ -254,7 +254,7 @@ def _matches(args: dict[str, Any], function: str, at: str) -> None:
             raise ImportFailed(f"{here}: got row {match['row']!r}, col {match['col']!r}, expected whole numbers")
         if wanted == "comparator":
             try:
-                comparator(str(match["comparator"]))
+                comparison(str(match["comparator"]))
             except ValueError as error:
                 raise ImportFailed(f"{here}.comparator: got {match['comparator']!r:.120}: {error}") from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from devset.checks.home import Wrong
-from devset.checks.officebench import ARGUMENTS, FUNCTIONS, comparator
+from devset.checks.officebench import ARGUMENTS, FUNCTIONS, compared, comparison
 from devset.families.ooxml import docx, xlsx
 from devset.importers.offer import ImportFailed, Offer
 from devset.importers.officebench import offers
@@ -153,11 +153,25 @@ def test_s40_a_broken_reference_is_an_error_of_the_checker(places: tuple[Path, P
         "lambda x: x.__class__",
         "lambda x: [y for y in x]",
         "lambda",
+        "lambda x=1: x",
+        "lambda x, /: x",
+        "lambda x, *y: x",
+        "lambda x, **y: x",
+        "lambda x, *, y: x",
+        "lambda x, *, y=1: x",
+        "lambda x: (lambda y=1: y)()",
+        "lambda x: eval(x)",
     ],
 )
 def test_a_comparator_is_a_plain_comparison(source: str) -> None:
-    with pytest.raises((ValueError, NameError)):
-        comparator(source)("1")
+    with pytest.raises(ValueError, match=r"lambda|expression|allowed|known"):
+        comparison(source)
+
+
+def test_a_comparator_is_not_run_before_the_check() -> None:
+    assert comparison("lambda x: int('no number') < int(x)")
+    assert not compared("lambda x: int('no number') < int(x)", "1")
+    assert compared("lambda x: 1 < int(x) < max(3, len(x)) and x.strip()[0] in '2'", "2")
 
 
 # --- importing -----------------------------------------------------------------------------------------------------
