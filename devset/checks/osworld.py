@@ -184,11 +184,12 @@ def _tree(path: Path) -> dict[str, Any]:
 
 def flags(output: str, rules: Spec) -> bool:
     """DeskCraft's `check_os_...` metrics: a command prints `name=true` lines. Every flag that `rules.checks` names has
-    its value, without such a list every printed flag is true; `rules.expected` is the whole output."""
+    its value, and so has every flag that stands beside the list; without any, every printed flag is true.
+    `rules.expected` is the whole output."""
     if "expected" in rules:
         return output.strip() == str(rules["expected"]).strip()
     printed = dict(line.strip().split("=", 1) for line in output.splitlines() if "=" in line)
-    wanted = {**rules.get("checks", {}), **{k: v for k, v in rules.items() if v == "true"}}
+    wanted = {**rules.get("checks", {}), **{k: v for k, v in rules.items() if k != "checks"}}
     wanted = wanted or dict.fromkeys(printed, "true")
     return bool(wanted) and all(printed.get(name) == value for name, value in wanted.items())
 

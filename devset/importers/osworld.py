@@ -226,6 +226,9 @@ def _evaluation(reading: _Reading) -> dict[str, Any]:
             if entry is not None and not isinstance(entry, dict):
                 raise ImportFailed(f"{at}.{what}: got {entry!r:.120}, expected an object")
     metrics = [_metric(name, reading) for name in names]
+    for name, expected, options in zip(names, lists["expected"], lists["options"], strict=True):
+        if name.startswith(FLAGS):
+            _flags(name, expected or {"type": "rule", "rules": {}}, options, reading)
     for what in ("result", "expected"):
         for number, getter in enumerate(lists[what]):
             if getter is None and what == "result":
@@ -255,6 +258,21 @@ def _metric(name: str, reading: _Reading) -> dict[str, str]:
     reading.gt |= needs.files
     reading.absent |= needs.absent
     return {"name": name, "module": needs.module}
+
+
+def _flags(name: str, expected: Mapping[str, Any], options: object, reading: _Reading) -> None:
+    """Refuses what `devset.checks.osworld.flags` would not heed: it knows `checks`, single flags, or `expected`."""
+    rules = expected.get("rules")
+    if expected.get("type") != "rule" or not isinstance(rules, dict) or options:
+        reading.refusals.add(f"an evaluator we lack: {name} with more than a rule")
+        return
+    if rules.keys() == {"expected"} and isinstance(rules["expected"], str):
+        return
+    checks = rules.get("checks", {})
+    named = checks.items() if isinstance(checks, dict) else [("checks", None)]
+    for key, value in (*named, *((key, value) for key, value in rules.items() if key != "checks")):
+        if value not in ("true", "false"):
+            reading.refusals.add(f"an evaluator we lack: {name} with the rule {key}")
 
 
 def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> Mapping[str, Any]:

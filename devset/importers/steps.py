@@ -47,6 +47,10 @@ UNFROZEN = re.compile(r"(?:~|\$HOME|\$\{HOME\}|/home/user)/\.(?:config|cache|loc
 OUTSIDE = re.compile(r"(?<![\w.$}~*<-])/(?!home/user\b|dev/null\b|usr/bin/env\b|bin/(?:ba)?sh\b)[a-z]+(?:/[\w.-]+)*")
 
 
+# A script in quotes is no path; what follows it, and what the shell puts into it, may be one.
+SCRIPT = re.compile(r"""\b((?:sed|awk|perl)(?:\s+-(?:[Fv]\s*\S+|[^\sf'"]*))*)\s+(?:'[^']*'|"[^"$`]*")""")
+
+
 class Step(Loose):
     """One entry of `config` or `postconfig`."""
 
@@ -112,7 +116,7 @@ def unfit(text: str) -> str | None:
         return f"needs the network: {found[0]}"
     if found := SYSTEM.search(text):
         return f"asks for what is not frozen: {found[0]}"
-    if found := UNFROZEN.search(text) or OUTSIDE.search(re.sub(r"\b(sed|awk|perl)\b[^|;&]*", "", text)):
+    if found := UNFROZEN.search(text) or OUTSIDE.search(SCRIPT.sub(r"\1 ", text)):
         return f"reads what is not frozen: {found[0]}"
     return None
 

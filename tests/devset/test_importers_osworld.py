@@ -156,6 +156,7 @@ def test_s46_an_infeasible_task_wants_an_untouched_state(tmp_path: Path, package
         ("a=true\nb=false\n", {"checks": {"a": "true"}}, True),
         ("a=true\n", {"checks": {"a": "true", "c": "true"}}, False),
         ("a=true\nm=false\n", {"checks": {"a": "true"}, "m": "true"}, False),
+        ("a=true\nm=true\n", {"checks": {"a": "true"}, "m": "false"}, False),
         ("x,1\ny,2\n", {"expected": "x,1\ny,2"}, True),
         ("__MISSING__\n", {"expected": "x,1"}, False),
     ],

@@ -19,6 +19,7 @@ def step(kind: str, **parameters: object) -> dict[str, object]:
 
 
 EVALUATOR: dict[str, object] = {"func": "exact_match", "result": COMMAND, "expected": RULE}
+FLAGS: dict[str, object] = {"func": "check_os_x", "result": COMMAND}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,15 @@ def test_set_up_that_our_machine_cannot_do(
     ("evaluator", "reason"),
     [
         ({**EVALUATOR, "func": "unheard"}, "an evaluator we lack: unheard"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"expected_total": "T=9"}}}, "with the rule expected_total"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": {"a": "yes"}}}}, "with the rule a"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": {"a": True}}}}, "with the rule a"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": "true"}}}, "with the rule checks"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": {"checks": {}}}}}, "with the rule checks"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"expected": "x", "a": "true"}}}, "with the rule expected"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"expected": 9}}}, "with the rule expected"),
+        ({**FLAGS, "options": {"loose": True}}, "with more than a rule"),
+        ({**FLAGS, "expected": COMMAND}, "with more than a rule"),
         ({**EVALUATOR, "func": "drawn"}, "drawn needs skimage"),
         ({**EVALUATOR, "result": {"type": "accessibility_tree"}}, "needs a live machine: the accessibility tree"),
         ({**EVALUATOR, "result": {"type": "open_tabs_info"}}, "needs a live machine: the getter open_tabs_info"),
@@ -66,6 +76,15 @@ def test_evaluations_that_a_frozen_home_cannot_answer(
 ) -> None:
     offer = only(published(tmp_path / "in", evaluator), package)
     assert offer.task is None and any(reason in one for one in offer.reasons)
+
+
+@pytest.mark.parametrize(
+    "rules", [{}, {"expected": "a=1"}, {"checks": {"a": "true", "b": "false"}}, {"checks": {"a": "true"}, "b": "true"}]
+)
+def test_rules_of_flags_that_are_known(tmp_path: Path, package: Path, rules: object) -> None:
+    task = taken(published(tmp_path / "in", {**FLAGS, "expected": {"type": "rule", "rules": rules}}), package)
+    expected = json.loads(task.gt_files["osworld.json"])["expected"]
+    assert expected == [{"type": "rule", "rules": rules}]
 
 
 def test_an_app_that_our_machine_lacks_and_a_terminal_that_is_open(tmp_path: Path, package: Path) -> None:
@@ -129,14 +148,39 @@ def test_links_out_of_the_dataset_are_refused(tmp_path: Path, package: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "command", ["cat ~/a", "find /home/user/Desktop -type f", "printf '<li>x</li>'", "ls 2>/dev/null"]
+    "command",
+    [
+        "cat ~/a",
+        "find /home/user/Desktop -type f",
+        "printf '<li>x</li>'",
+        "ls 2>/dev/null",
+        "sed -n '/a/,/b/p' ~/x",
+        "awk -F: '/^a/ {print $1}' ~/x | sed -i \"/x y/d\" ~/y",
+        "perl -ne 'print if /a/' ~/x",
+        "awk -F ',' -v n=3 '$n ~ /a/' ~/x",
+        "sed s/a/b/ ~/x",
+    ],
 )
 def test_commands_that_stay_in_the_home(command: str) -> None:
     assert unfit(command) is None
 
 
 @pytest.mark.parametrize(
-    "command", ["cat /etc/passwd", "ls ~/.local/bin", "gsettings get a b", "ls /tmp/x", "wget x.org"]
+    "command",
+    [
+        "cat /etc/passwd",
+        "ls ~/.local/bin",
+        "gsettings get a b",
+        "ls /tmp/x",
+        "wget x.org",
+        "sed -n '/a/p' /etc/passwd",
+        "sed -n '/a/p' '/etc/passwd'",
+        "awk '{print}' ~/x /etc/passwd",
+        "sed -f '/etc/x' ~/x",
+        "awk -v x=/etc/passwd '{print}' ~/x",
+        'sed "s/a/$(cat /etc/passwd)/" ~/x',
+        "perl -pe 's/a/b/' < /etc/passwd",
+    ],
 )
 def test_commands_that_leave_it(command: str) -> None:
     assert unfit(command) is not None
