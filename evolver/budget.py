@@ -41,11 +41,15 @@ class Spent:
 
 @dataclass(frozen=True)
 class Need:
-    """What one proposal takes: rollouts, and tokens and dollars a rollout, as far as they are known."""
+    """What one proposal takes: rollouts, and tokens and dollars a rollout, as far as they are known.
+
+    `before` counts the rollouts that come before the first proposal.
+    """
 
     rollouts: int
     tokens: float | None = None
     cost_usd: float | None = None
+    before: int = 0
 
 
 class Budget:
@@ -86,7 +90,8 @@ class Budget:
             )
             for what, limit, used, each in takes:
                 if limit is not None and each:
-                    bought.append((max(0, int((limit - used) / (each * need.rollouts))), f"{name}{what} = {limit:,}"))
+                    left = limit - used - each * need.before
+                    bought.append((max(0, int(left / (each * need.rollouts))), f"{name}{what} = {limit:,}"))
         return min(bought, default=None)
 
     def charge(self, entry: LedgerEntry) -> None:

@@ -12,6 +12,7 @@ from evolver.decide import confirm_steps, steps
 from evolver.errors import UsageError
 from evolver.lab import Lab
 from evolver.race import Grounds, dev_cards, population_of
+from evolver.records import Rollout
 
 
 class Stop(StrEnum):
@@ -33,14 +34,17 @@ class End:
 def preflight(lab: Lab, grounds: Grounds) -> None:
     """Tells the observers; called again once the root was played, it knows what a rollout takes.
 
-    Raises UsageError when the caps buy fewer than `min_proposals` proposals, each raced to its last look. A run that
-    has decided something goes on with whatever is left.
+    Raises UsageError when the root and `min_proposals` proposals, each raced to its last look, are more than the caps
+    buy. A run that has decided something, or has played a candidate, goes on with whatever is left.
     """
-    if population_of(lab).decisions:
+    population = population_of(lab)
+    played = {(r.key.harness_id, r.key.task_id) for r in lab.store.all(Rollout) if r.key.purpose == "race"}
+    challengers = {candidate.harness_id for candidate in population.candidates if candidate.parents}
+    if population.decisions or any(harness_id in challengers for harness_id, _ in played):
         return
     rules, tasks = lab.config.race, len(grounds.dev)
     last, most = steps(rules, 1)[-1], confirm_steps(rules)[-1]
-    need = Need(tasks * (last.attempts + last.pool - 1), *_a_rollout(lab))
+    need = Need(tasks * (last.attempts + last.pool - 1), *_a_rollout(lab), before=max(0, tasks - len(played)))
     seen = detectable_effect(tasks, last.attempts, rules.screen_alpha)
     bought = lab.budget.proposals(need)
     lab.tell(
