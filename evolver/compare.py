@@ -14,9 +14,7 @@ from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, p
 from evolver.population import final_cards, require_one_version
 from evolver.records import Interval, Scorecard
 
-MIN_COVERAGE = (
-    0.8  # share of the asked tasks, and of the attempts, that both arms must have scored to conclude anything
-)
+MIN_COVERAGE = 0.8  # share of the asked tasks, and of the attempts, that both arms must score to conclude anything
 MIN_BOTH_SOLVE = 5  # tasks that both arms must solve before a saving of tokens is judged
 SAVING_SHARE = 0.05  # of an error, for "cheaper": tokens vary little, so this costs it hardly any power
 
@@ -80,7 +78,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
         effect=mean_interval(lead, seed, DIFFERENCE),
         rubric_lead=_rubric_lead(a, b),
         p_better=pooled_p(tallies),
-        lower=bound(lead, Tail("lower", alpha), seed, DIFFERENCE),
+        lower=_lower(lead, alpha, seed),
         upper=bound(lead, Tail("upper", 1 - rules.futility_level), seed, DIFFERENCE),
         saving=_saving(logs, seed),
         saving_lower=_share(t_bound(logs, Tail("upper", alpha * SAVING_SHARE))) if enough else None,
@@ -141,6 +139,14 @@ def _rubric_lead(candidate: dict[str, list[Scorecard]], incumbent: dict[str, lis
     theirs = {task: [c.rubric for c in incumbent[task] if c.rubric is not None] for task in candidate}
     leads = [sum(ours[t]) / len(ours[t]) - sum(theirs[t]) / len(theirs[t]) for t in candidate if ours[t] and theirs[t]]
     return sum(leads) / len(leads) if leads else None
+
+
+def _lower(lead: Sequence[float], alpha: float, seed: int) -> float | None:
+    """The more careful of two bounds: a percentile of resampled means ends with the last of them, and few tasks that
+    are all or nothing are not normal."""
+    tail = Tail("lower", alpha)
+    resampled = bound(lead, tail, seed, DIFFERENCE)
+    return None if resampled is None else min(resampled, t_bound(lead, tail))
 
 
 def _tally(cards: Sequence[Scorecard]) -> tuple[int, int]:

@@ -150,7 +150,8 @@ def undecided(case: Case, rules: RaceConfig, seed: int) -> bool:
 def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
     """The verdict with its reasons. promote: shown in the race, and the same way on fresh attempts; reject: measurably
     worse, or dearer for no gain; keep: a worthwhile lead is unlikely; inconclusive: the attempts did not suffice."""
-    reasons = [f"race on dev after {case.looks[-1].attempts} attempts: {_words(case.race)}"]
+    played = case.looks[-1].attempts
+    reasons = [f"race on dev after {played} attempt{'s' * (played > 1)} a task: {_words(case.race)}"]
     found = None
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:

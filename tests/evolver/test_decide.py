@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import replace
+from statistics import NormalDist, stdev
 
 import pytest
 
@@ -23,6 +25,7 @@ from evolver.decide import (
     undecided,
 )
 from evolver.errors import UsageError
+from evolver.intervals import Tail, bound
 from evolver.records import Decision, Scorecard
 from tests.evolver.cards import Edit, a_candidate, a_card, simulated_decision
 
@@ -79,7 +82,7 @@ def test_e21_a_lead_on_few_attempts_of_every_task_is_inconclusive_never_a_promot
         final = len(confirm_steps(RULES)) - 1
         told = decide(Case(a_candidate(), "i", (look,), found, dev, fresh, 0.0, confirm_look=final), RULES, 0, 0.0)
         asked = 160 if fresh else 80
-        assert told.verdict == "inconclusive"
+        assert told.verdict == "inconclusive" and told.reasons[0].startswith("race on dev after 4 attempts a task: ")
         assert f"20 of 20 tasks and {20 * scored} of {asked} attempts are scored" in told.reasons[-1]
     assert compare(survivors(5, 4), RULES, 0.05, 0).covered and not compare(survivors(4, 3), RULES, 0.05, 0).covered
 
@@ -196,7 +199,8 @@ def test_e37_the_newest_promotion_is_measured_against_the_root_and_withdrawn_if_
 def test_a_measurable_loss_is_rejected_with_the_figures() -> None:
     decided = verdict(arms("0" * 20 + "1" * 4, "1" * 24))
     assert decided.verdict == "reject" and decided.looks[0].verdict == "futile"
-    assert "-83.3 pp" in decided.reasons[0] and "24 of 24 tasks" in decided.reasons[0]
+    assert decided.reasons[0].startswith("race on dev after 1 attempt a task: success -83.3 pp")
+    assert "24 of 24 tasks" in decided.reasons[0]
 
 
 def test_s53_the_same_harness_against_itself_makes_no_difference() -> None:
@@ -222,6 +226,15 @@ def test_no_difference_on_few_tasks_does_not_show_that_nothing_is_lost() -> None
 def test_cheaper_but_perhaps_worse_is_not_promoted() -> None:
     perhaps_worse = arms("1" * 16 + "0" * 8, "1" * 18 + "0" * 6, tokens=600)
     assert "cheaper" not in shown_by(compare(perhaps_worse, RULES, 0.05, 0), RULES, 0.05)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01, 5e-4, 1e-6])
+def test_e37_the_bound_of_a_loss_holds_at_any_level_that_a_ledger_asks_for(alpha: float) -> None:
+    found = compare(arms("1" * 54 + "010101", "1" * 54 + "101010"), RULES, alpha, 0)
+    leads = [0.0] * 54 + [-1.0, 1.0] * 3
+    assert found.lower is not None
+    assert found.lower <= -NormalDist().inv_cdf(1 - alpha) * stdev(leads) / math.sqrt(60)
+    assert found.lower <= (bound(leads, Tail("lower", alpha), 0) or 0.0)
 
 
 def test_a_saving_below_the_threshold_or_with_unknown_tokens_is_no_reason() -> None:
