@@ -1,7 +1,8 @@
 """Grades `program` criteria: the task's check program, run beside the frozen home in a clean sandbox of its own.
 
-The agent is dead and its machine gone by then; nothing that it wrote is executed. Whatever goes wrong with the check
-itself (crash, timeout, output that is no verdict) leaves the criteria unscored; it is never a 0.
+The agent is dead and its machine gone by then. Our own checks execute nothing that it wrote; those of imported tasks
+may (their tests and commands), so such a check names packages of its own and has a sandbox to itself. Whatever goes
+wrong with the check itself (crash, timeout, output that is no verdict) leaves the criteria unscored; it is never a 0.
 """
 
 from __future__ import annotations
