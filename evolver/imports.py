@@ -1,4 +1,4 @@
-"""Taken-in tasks on disk: reads their directories, and counts per source what was offered, admitted and why not."""
+"""Imported tasks on disk: reads their directories, and counts per source what was offered, admitted and why not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 class Offered(Record):
-    """One line of the manifest: what a source offered, and why it was not taken in (or the hash of what was)."""
+    """One line of the manifest: what a source offered, and why it was not imported (or the hash of what was)."""
 
     id: str
     origin: str

@@ -60,8 +60,8 @@ def rewritten(text: str, roots: set[str]) -> str:
     return text
 
 
-def read_image(path: Path, offered: frozenset[str], refusals: Refusals) -> Image:
-    """The Dockerfile at `path`; `offered` are the Debian packages that our machine has. What it lacks is refused."""
+def read_image(path: Path, installed: frozenset[str], refusals: Refusals) -> Image:
+    """The Dockerfile at `path`; `installed` are the Debian packages of our machine. What it lacks is refused."""
     image, context, started = Image(), folder_of(path.parent, path.parent.parent), 0
     arguments: dict[str, str] = {}
     for word, rest in _instructions(path):
@@ -83,7 +83,7 @@ def read_image(path: Path, offered: frozenset[str], refusals: Refusals) -> Image
         elif word in ("COPY", "ADD"):
             _copy(rest, context, image, refusals)
         elif word == "RUN":
-            _run(rest, image, offered, refusals)
+            _run(rest, image, installed, refusals)
         elif word == "ENV":
             _env(rest, image, refusals)
         elif word in ("ENTRYPOINT", "CMD") and not re.search(r"bash|/bin/sh|sleep|tail|\[\s*\]", rest):
@@ -164,12 +164,12 @@ def _env(rest: str, image: Image, refusals: Refusals) -> None:
         image.env[name] = value
 
 
-def _run(rest: str, image: Image, offered: frozenset[str], refusals: Refusals) -> None:
+def _run(rest: str, image: Image, installed: frozenset[str], refusals: Refusals) -> None:
     for command in commands_of(" ".join(_words(rest)) if rest.startswith("[") else rest):
         packages = apt_packages(command)
         if packages is not None:
             for name in packages:
-                if name not in offered and name not in IDLE_PACKAGES:
+                if name not in installed and name not in IDLE_PACKAGES:
                     refusals.add(f"needs the Debian package {name}")
         elif re.match(r"(sudo\s+)?(rm\s+-rf?\s+/(var|root)|chown\b|set\s|true$|apt-mark)", command):
             continue

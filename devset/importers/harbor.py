@@ -1,4 +1,4 @@
-"""Takes in Harbor task directories: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/.
+"""Imports Harbor task directories: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/.
 
 Our machine is one Debian without network or root, and only the agent's home is frozen. So the paths of the image move
 into the home (/app is /home/user/app) in the instruction, the files, the tests and the solution alike, and a task whose
@@ -98,7 +98,7 @@ class Config(Loose):
 class _Reading:
     folder: Path
     config: Config
-    offered: frozenset[str]
+    installed: frozenset[str]
     refusals: Refusals = field(default_factory=Refusals)
     roots: set[str] = field(default_factory=set)
 
@@ -116,8 +116,9 @@ class _Reading:
             return data
 
 
-def offers(path: Path, offered: frozenset[str]) -> Iterator[Offer]:
-    """One offer per directory with a task.toml below `path`, or `path` itself; `offered`: our Debian packages."""
+def offers(path: Path, installed: frozenset[str]) -> Iterator[Offer]:
+    """One offer per directory with a task.toml below `path`, or `path` itself; `installed` are our machine's Debian
+    packages."""
     found = sorted(p.parent for p in path.rglob("task.toml"))
     if not found:
         raise ImportFailed(f"{path}: no task.toml below it, expected Harbor task directories")
@@ -125,19 +126,19 @@ def offers(path: Path, offered: frozenset[str]) -> Iterator[Offer]:
         name = folder.relative_to(path).as_posix() if folder != path else folder.resolve().name
         try:
             with about(folder / "task.toml"):
-                offer = _offer(folder, name, offered)
+                offer = _offer(folder, name, installed)
         except ImportFailed as error:
             offer = Offer(identifier(SOURCE, name), name, reasons=(f"malformed: {error}",))
         yield offer
 
 
-def _offer(folder: Path, name: str, offered: frozenset[str]) -> Offer:
+def _offer(folder: Path, name: str, installed: frozenset[str]) -> Offer:
     toml, original = folder / "task.toml", folder_of(folder, folder)
     try:
         config = checked(Config, tomllib.loads(text_of(toml)), toml)
     except tomllib.TOMLDecodeError as error:
         raise ImportFailed(f"{toml}: expected TOML: {error}") from error
-    reading = _Reading(folder, config, offered)
+    reading = _Reading(folder, config, installed)
     _lint(reading)
     if config.steps:
         return Offer(identifier(SOURCE, name), name, reasons=tuple(reading.refusals.reasons))
@@ -183,7 +184,7 @@ def _source(reading: _Reading, name: str, original: Mapping[str, bytes]) -> Prov
         changes.append(f"the agent has {AGENT_S:g} s instead of {agent_s:g}")
     return Provenance(
         f"Harbor task {name}",
-        reading.config.metadata.license or licence_near(reading.folder, "not stated"),
+        reading.config.metadata.license or licence_near(reading.folder),
         original,
         tuple(changes),
     )
@@ -218,7 +219,7 @@ def _image(reading: _Reading) -> Image:
     path = reading.folder / "environment/Dockerfile"
     if path.is_file():
         with about(path):
-            image = read_image(path, reading.offered, reading.refusals)
+            image = read_image(path, reading.installed, reading.refusals)
     else:
         image = Image()
         reading.refusals.add(f"needs the image {reading.config.environment.docker_image or 'of a missing Dockerfile'}")
@@ -252,7 +253,7 @@ def _tests(reading: _Reading, image: Image) -> tuple[dict[str, bytes], tuple[str
     if "test.sh" not in tests:
         raise ImportFailed(f"{reading.folder / 'tests/test.sh'}: missing, expected the task's test script")
     with about(reading.folder / "tests/test.sh"):
-        script, packages = offline(text_of(reading.folder / "tests/test.sh"), reading.offered, reading.refusals)
+        script, packages = offline(text_of(reading.folder / "tests/test.sh"), reading.installed, reading.refusals)
     extra = set(packages)
     if "Dockerfile" in tests:  # a verifier with an image of its own: what it installs, its tests need
         text = re.sub(r"\\[ \t]*\n", " ", tests.pop("Dockerfile").decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""What every importer yields: one offer per published task, taken in as a `Task` or refused with every reason."""
+"""What every importer yields: one offer per published task, imported as a `Task` or refused with every reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Provenance:
 
 @dataclass
 class Refusals:
-    """Collects why one task can't be taken in, without doubles and in the order in which they were found."""
+    """Collects why one task can't be imported, without doubles and in the order in which they were found."""
 
     reasons: list[str] = field(default_factory=list)
 
@@ -139,8 +139,8 @@ def folder_of(path: Path, root: Path) -> dict[str, bytes]:
     return {one.relative_to(path).as_posix(): one.read_bytes() for one in found}
 
 
-def licence_near(path: Path, default: str) -> str:
-    """The licence that a LICENSE file in `path` or in one of its next three parents states, else `default`."""
+def licence_near(path: Path) -> str:
+    """The licence that a LICENSE file in `path` or in one of its next three parents states, else `not stated`."""
     folder = path if path.is_dir() else path.parent
     for place in (folder, *list(folder.resolve().parents)[:3]):
         for name in ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE"):
@@ -150,7 +150,7 @@ def licence_near(path: Path, default: str) -> str:
                     if words in text:
                         return known
                 return f"see {name} of the original"
-    return default
+    return "not stated"
 
 
 def identifier(*parts: str) -> str:
@@ -159,10 +159,10 @@ def identifier(*parts: str) -> str:
 
 
 def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Offer]:
-    """Writes what was taken in below `out`, each directory in one step, and the manifest last; yields every offer.
+    """Writes what was imported below `out`, each directory in one step, and the manifest last; yields every offer.
 
     A directory of the same name is replaced, so an import that was cut off is simply run again; what an earlier import
-    took in and this one does not is removed.
+    imported and this one does not is removed.
     """
     out.mkdir(parents=True, exist_ok=True)
     stale = _taken_before(out)

@@ -1,4 +1,4 @@
-"""Takes in OfficeBench (zlwang-cs/OfficeBench): `tasks/<id>/subtasks/<k>.json` beside `testbed/` and `reference/`.
+"""Imports OfficeBench (zlwang-cs/OfficeBench): `tasks/<id>/subtasks/<k>.json` beside `testbed/` and `reference/`.
 
 The testbed becomes the agent's home (`/testbed/data` is `/home/user/data`), each item of `evaluation` a criterion
 that `devset.checks.officebench` decides. The original's agent answers questions through its `finish_task` action,
@@ -127,7 +127,7 @@ def _offer(path: Path, folder: Path, root: Path, origin: str) -> Offer:
     original |= {f"reference/{name}": data for name, data in reading.references.items()}
     source = Provenance(
         f"OfficeBench (github.com/zlwang-cs/OfficeBench), tasks/{origin}",
-        licence_near(path, "Apache-2.0"),
+        licence_near(path),
         original,
         ("the testbed is the home", *reading.changes),
     )

@@ -1,4 +1,4 @@
-"""Takes in OSWorld task JSON (also DeskCraft's, with `upload_file`): set-up, getters and metrics of desktop-env 1.0.2.
+"""Imports OSWorld task JSON (also DeskCraft's, with `upload_file`): set-up, getters and metrics of desktop-env 1.0.2.
 
 What a task looks at has to be in the frozen home. Getters that ask a live machine (browser tabs, accessibility tree,
 settings of another desktop) are refused; commands run on a copy of the home when the agent is dead. Metrics are taken
@@ -153,7 +153,7 @@ def _offer(reading: _Reading, name: str) -> Offer:
     changes += ["the agent saves itself, and is told so"] if machine.saves else []
     source = Provenance(
         f"OSWorld task {name}",
-        licence_near(reading.path, "Apache-2.0"),
+        licence_near(reading.path),
         {"task.json": reading.path.read_bytes(), **machine.originals},
         tuple(changes),
     )

@@ -19,14 +19,14 @@ UVX = re.compile(r"\b(uvx|uv\s+tool\s+run|uv\s+run)\s+")
 WITH_VALUE = ("-w", "--with", "-p", "--python", "--with-requirements", "--from", "--index-url", "--project")
 
 
-def offline(script: str, offered: frozenset[str], refusals: Refusals) -> tuple[str, tuple[str, ...]]:
+def offline(script: str, installed: frozenset[str], refusals: Refusals) -> tuple[str, tuple[str, ...]]:
     """(the script without its installers, the pip packages that its check needs); what still needs a network is
     refused."""
     packages: list[str] = []
     kept = []
     for line in re.sub(r"\\[ \t]*\n\s*", " ", script).split("\n"):
         code = line.strip()
-        if code.startswith("#") or not code or not _installs(code, offered, packages, refusals):
+        if code.startswith("#") or not code or not _installs(code, installed, packages, refusals):
             kept.append(_with_pytest(line, packages, refusals))
         else:
             kept.append(":")  # what stands between `then` and `fi` must stay a command
@@ -59,7 +59,7 @@ def _spec(word: str, refusals: Refusals) -> str:
     return spec
 
 
-def _installs(code: str, offered: frozenset[str], packages: list[str], refusals: Refusals) -> bool:
+def _installs(code: str, installed: frozenset[str], packages: list[str], refusals: Refusals) -> bool:
     """Whether a line does nothing but install; what it installs is noted."""
     if INSTALLER.match(code):
         return True
@@ -70,7 +70,7 @@ def _installs(code: str, offered: frozenset[str], packages: list[str], refusals:
             return False
     for command, names in zip(commands, debs, strict=True):
         for name in names or ():
-            if name not in offered and name not in IDLE_PACKAGES:
+            if name not in installed and name not in IDLE_PACKAGES:
                 refusals.add(f"its tests need the Debian package {name}")
         if PIP.match(command):
             packages += pip_packages(command, refusals)

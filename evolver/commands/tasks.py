@@ -158,7 +158,7 @@ def import_tasks(
     out: Annotated[Path, typer.Option(help="Task directories are written here, outside this repository.")],
     as_json: AsJson = False,
 ) -> None:
-    """Takes in published tasks as task directories of our own format; lists every one that can't be, and why.
+    """Imports published tasks as task directories of our own format; lists every one that can't be, and why.
 
     \b
     Examples:
@@ -181,8 +181,8 @@ def import_tasks(
         show_json({"imported": taken, "refused": {offer.id: list(offer.reasons) for offer in refused}})
     else:
         for offer in refused:
-            typer.echo(f"{offer.id}  NOT TAKEN IN: {'; '.join(offer.reasons)}")
-    say(f"{len(made) - len(refused):,} of {len(made):,} tasks taken in: {out}")
+            typer.echo(f"{offer.id}  NOT IMPORTED: {'; '.join(offer.reasons)}")
+    say(f"{len(made) - len(refused):,} of {len(made):,} tasks imported: {out}")
     if len(refused) == len(made):
         raise typer.Exit(1)
 
@@ -192,7 +192,7 @@ def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of imported tasks.")],
     as_json: AsJson = False,
 ) -> None:
-    """Shows per source what was offered, taken in and admitted, why not, and how good its checkers are.
+    """Shows per source what was offered, imported and admitted, why not, and how good its checkers are.
 
     \b
     Example:
@@ -214,7 +214,7 @@ def report(
     ]  # fmt: skip
     show_table("imported tasks", columns, rows)
     for one in found:
-        kinds = [("not taken in", one.refused_reasons), ("quarantined", one.quarantine_reasons)]
+        kinds = [("not imported", one.refused_reasons), ("quarantined", one.quarantine_reasons)]
         lines = [(what, f"{n}", reason) for what, counted in kinds for reason, n in counted.items()]
         if lines:
             show_table(f"{one.source}, {Path(one.folder).name}: reasons", ("", "tasks", "reason"), lines)

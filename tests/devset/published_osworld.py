@@ -36,7 +36,7 @@ def only(root: Path, package: Path) -> Offer:
     return offer
 
 
-def taken(root: Path, package: Path) -> Task:
+def imported(root: Path, package: Path) -> Task:
     offer = only(root, package)
     assert offer.task is not None, offer.reasons
     return offer.task

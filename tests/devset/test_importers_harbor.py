@@ -18,7 +18,7 @@ from devset.importers.testscript import offline
 from devset.task import Task
 from tests.devset.trial import ROOT, make_home
 
-OFFERED = frozenset({"git", "jq"})
+INSTALLED = frozenset({"git", "jq"})
 TEST = """#!/bin/bash
 apt-get update && apt-get install -y curl
 curl -LsSf https://astral.sh/uv/0.9.7/install.sh | sh
@@ -61,11 +61,11 @@ def published(folder: Path, **changes: str | None) -> Path:
 
 
 def only(folder: Path) -> Offer:
-    (offer,) = offers(folder, OFFERED)
+    (offer,) = offers(folder, INSTALLED)
     return offer
 
 
-def test_a_task_is_taken_in(tmp_path: Path) -> None:
+def test_a_task_is_imported(tmp_path: Path) -> None:
     task = only(published(tmp_path)).task
     assert isinstance(task, Task)
     assert (task.id, task.category, task.channels) == ("harbor-right", "os", frozenset({"terminal"}))
@@ -164,7 +164,7 @@ def test_g10_reward_files_and_which_of_them_counts(tmp_path: Path, files: dict[s
 
 def test_g13_a_test_script_loses_its_installers_and_keeps_the_rest() -> None:
     refusals = Refusals()
-    script, packages = offline(TEST, OFFERED, refusals)
+    script, packages = offline(TEST, INSTALLED, refusals)
     assert refusals.reasons == []
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
     assert packages == ("pytest-json-ctrf==0.3.5", "pytest==8.4.1", "requests==2.32.3")
@@ -193,7 +193,7 @@ def test_g13_a_test_script_loses_its_installers_and_keeps_the_rest() -> None:
 )  # fmt: skip
 def test_lines_of_test_scripts(line: str, left: str, packages: tuple[str, ...]) -> None:
     refusals = Refusals()
-    assert offline(line, OFFERED, refusals) == (left, packages)
+    assert offline(line, INSTALLED, refusals) == (left, packages)
     assert refusals.reasons == []
 
 
@@ -203,7 +203,7 @@ def test_the_tests_import_nothing_from_the_folder_of_the_agent(tmp_path: Path) -
         (tmp_path / "app" / name).write_text("raise SystemExit(0)")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_x.py").write_text("def test_x():\n    assert False\n")
-    script, _ = offline(f"pytest {tmp_path}/tests -q -p no:cacheprovider", OFFERED, Refusals())
+    script, _ = offline(f"pytest {tmp_path}/tests -q -p no:cacheprovider", INSTALLED, Refusals())
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path / "app", env=env, capture_output=True, text=True)
     assert done.returncode == 1 and "1 failed" in done.stdout
@@ -220,7 +220,7 @@ def test_the_tests_import_nothing_from_the_folder_of_the_agent(tmp_path: Path) -
 )
 def test_test_scripts_that_need_more_are_refused(line: str, reason: str) -> None:
     refusals = Refusals()
-    offline(line, OFFERED, refusals)
+    offline(line, INSTALLED, refusals)
     assert reason in " | ".join(refusals.reasons)
 
 
@@ -245,7 +245,7 @@ def test_images_that_our_machine_cannot_be_are_refused(tmp_path: Path, dockerfil
     (tmp_path / "a.conf").write_text("x")
     (tmp_path / "Dockerfile").write_text(dockerfile)
     refusals = Refusals()
-    read_image(tmp_path / "Dockerfile", OFFERED, refusals)
+    read_image(tmp_path / "Dockerfile", INSTALLED, refusals)
     assert len(refusals.reasons) == 1 and reason in refusals.reasons[0]
 
 
@@ -259,7 +259,7 @@ def test_what_a_dockerfile_copies_and_runs(tmp_path: Path) -> None:
         "RUN chown -R x /srv && rm -rf /var/lib/apt/lists/* && echo 'a && b; c' > /srv/e; true\nCMD [\"/bin/bash\"]\n"
     )
     refusals = Refusals()
-    image = read_image(tmp_path / "Dockerfile", OFFERED, refusals)
+    image = read_image(tmp_path / "Dockerfile", INSTALLED, refusals)
     assert refusals.reasons == [] and image.workdir == "/srv/sub" and image.roots == {"/srv", "/data"}
     assert set(image.files) == {
         "/data/a.txt", "/data/b.txt", "/srv/sub/renamed.txt", "/srv/d/c.txt",
@@ -273,7 +273,7 @@ def test_an_image_of_terminal_bench_starts_in_app(tmp_path: Path) -> None:
     base = "ghcr.io/laude-institute/t-bench/ubuntu-24-04:20250624"
     (tmp_path / "Dockerfile").write_text(f"FROM {base}\nCOPY run.sh .\nRUN chmod +x run.sh\n")
     refusals = Refusals()
-    image = read_image(tmp_path / "Dockerfile", OFFERED, refusals)
+    image = read_image(tmp_path / "Dockerfile", INSTALLED, refusals)
     assert refusals.reasons == [] and set(image.files) == {"/app/run.sh"}
     assert image.commands == ["cd /app && chmod +x run.sh"]
 
@@ -343,4 +343,4 @@ def test_links_in_a_task_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_without_tasks_is_refused_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(ImportFailed, match=r"no task\.toml below it"):
-        list(offers(tmp_path, OFFERED))
+        list(offers(tmp_path, INSTALLED))

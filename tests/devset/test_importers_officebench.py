@@ -199,7 +199,7 @@ def function(name: str, **args: object) -> dict[str, object]:
     return {"function": f"evaluate_{name}", "args": args}
 
 
-def test_a_task_is_taken_in_and_graded(tmp_path: Path) -> None:
+def test_a_task_is_imported_and_graded(tmp_path: Path) -> None:
     evaluation = [
         function("contain", doc_type="txt", file="./data/answer.txt", keywords=[98]),
         function("exact_match", doc_type="xlsx", result_file="data/score.xlsx",
@@ -256,7 +256,7 @@ def test_pdf_needs_its_reader_and_mails_are_told_of(tmp_path: Path) -> None:
         (function("file_exist", file="data/revenuse.docx"), "a file that the task does not name: data/revenuse.docx"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_taken_in_is_listed_with_its_reason(
+def test_what_cannot_be_imported_is_listed_with_its_reason(
     tmp_path: Path, item: dict[str, object], reason: str
 ) -> None:
     offer = only(published(tmp_path, [item]))
@@ -292,6 +292,13 @@ def test_broken_json_and_no_evaluation_are_named(tmp_path: Path) -> None:
     assert "evaluation: got []" in only(root).reasons[0]
     (root / "tasks/1-1/subtasks/0.json").write_text("{")
     assert "expected JSON" in only(root).reasons[0]
+
+
+def test_without_a_licence_file_none_is_stated(tmp_path: Path) -> None:
+    root = published(tmp_path / "ob", [function("file_exist", file="data/answer.txt")])
+    (root / "LICENSE").unlink()
+    task = only(root).task
+    assert task is not None and "licence: not stated\n" in task.source
 
 
 @pytest.mark.parametrize("folder", ["testbed", "reference", "subtasks"])

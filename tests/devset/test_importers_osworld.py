@@ -13,7 +13,7 @@ import pytest
 from devset.checks.osworld import flags
 from devset.importers.metrics import PIP
 from devset.task import Task
-from tests.devset.published_osworld import COMMAND, RULE, SAVING, published, taken
+from tests.devset.published_osworld import COMMAND, RULE, SAVING, imported, published
 from tests.devset.trial import ROOT, make_home, run_script
 
 
@@ -38,9 +38,9 @@ def value(task: Task, home: Path, tmp_path: Path) -> float:
     return float(json.loads(done.stdout.splitlines()[-1])["done"]["value"])
 
 
-def test_a_task_is_taken_in_and_graded_on_a_copy_of_the_home(tmp_path: Path, package: Path) -> None:
+def test_a_task_is_imported_and_graded_on_a_copy_of_the_home(tmp_path: Path, package: Path) -> None:
     evaluator = {"func": "exact_match", "result": COMMAND, "expected": RULE}
-    task = taken(published(tmp_path / "in", evaluator), package)
+    task = imported(published(tmp_path / "in", evaluator), package)
     assert (task.id, task.category, task.apps, task.feasible) == ("osworld-ab-1", "os", ("terminal",), True)
     assert (
         task.channels == {"gui", "terminal"} and task.check_pip == PIP and task.setup.endswith("mkdir -p ~/Desktop/a\n")
@@ -68,7 +68,7 @@ def test_files_references_and_options(tmp_path: Path, package: Path) -> None:
     (root / "assets").mkdir()
     (root / "assets/x.xlsx").write_bytes(b"ab")
     (root / "assets/x_gold.xlsx").write_bytes(b"abc")
-    task = taken(root, package)
+    task = imported(root, package)
     assert task.apps == ("libreoffice_calc",) and task.category == "office"
     assert task.exec_files == {"Desktop/x.xlsx": b"ab"} and task.gt_files["cache/x_gold.xlsx"] == b"abc"
     assert [(app.command, app.window) for app in task.open] == [("soffice --calc /home/user/Desktop/x.xlsx", "x.xlsx")]
@@ -90,7 +90,7 @@ def test_several_metrics_and_how_they_are_joined(
 ) -> None:
     results = [{"type": "vm_command_line", "command": ["cat", f"~/{i}.txt"]} for i in range(2)]
     evaluator = {"func": ["exact_match"] * 2, "conj": conj, "result": results, "expected": [RULE, RULE]}
-    task = taken(published(tmp_path / "in", evaluator), package)
+    task = imported(published(tmp_path / "in", evaluator), package)
     home = make_home(task, tmp_path / "home")
     for i, answer in enumerate(answers):
         (home / f"{i}.txt").write_text({"y": "yes\n", "n": "no\n"}[answer])
@@ -104,7 +104,7 @@ def test_output_of_a_command_after_the_agent_is_a_reference(tmp_path: Path, pack
         "result": {"type": "vm_file", "path": "/home/user/m.txt", "dest": "m.txt"},
         "expected": {"type": "cache_file", "path": "n.out"},
     }
-    task = taken(published(tmp_path / "in", evaluator), package)
+    task = imported(published(tmp_path / "in", evaluator), package)
     home = make_home(task, tmp_path / "home")
     (home / "n.txt").write_text("12")
     (home / "m.txt").write_text("34")
@@ -112,7 +112,7 @@ def test_output_of_a_command_after_the_agent_is_a_reference(tmp_path: Path, pack
 
 
 def test_s40_a_metric_that_raises_is_an_error_and_no_zero(tmp_path: Path, package: Path) -> None:
-    task = taken(published(tmp_path / "in", {"func": "broken", "result": COMMAND, "expected": RULE}), package)
+    task = imported(published(tmp_path / "in", {"func": "broken", "result": COMMAND, "expected": RULE}), package)
     done = graded(task, make_home(task, tmp_path / "home"), tmp_path)
     assert done.returncode != 0 and "no such thing" in done.stderr
 
@@ -122,7 +122,7 @@ def test_s43_links_of_the_agent_are_not_followed(tmp_path: Path, package: Path) 
     evaluator = {"func": "sizes", "result": file, "expected": {"type": "cache_file", "path": "gold.txt"}}
     root = published(tmp_path / "in", evaluator)
     (root / "gold.txt").write_text("secret")
-    task = taken(root, package)
+    task = imported(root, package)
     home = make_home(task, tmp_path / "home")
     (home / "x.txt").symlink_to(root / "gold.txt")
     assert value(task, home, tmp_path) == 0.0
@@ -133,7 +133,7 @@ def test_s46_an_infeasible_task_wants_an_untouched_state(tmp_path: Path, package
         {"local_path": "a.txt", "path": "/home/user/Desktop/a.txt"}]}}]  # fmt: skip
     root = published(tmp_path / "in", {"func": "infeasible"}, config=config)
     (root / "a.txt").write_text("a")
-    task = taken(root, package)
+    task = imported(root, package)
     assert not task.feasible and task.channels == frozenset() and task.check_pip == ()
     home = make_home(task, tmp_path / "home")
     assert value(task, home, tmp_path) == 1.0

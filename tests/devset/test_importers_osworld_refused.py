@@ -11,7 +11,7 @@ from devset.importers.metrics import Metrics
 from devset.importers.offer import ImportFailed
 from devset.importers.osworld import offers
 from devset.importers.steps import downloaded, unfit
-from tests.devset.published_osworld import COMMAND, RULE, only, published, taken
+from tests.devset.published_osworld import COMMAND, RULE, imported, only, published
 
 
 def step(kind: str, **parameters: object) -> dict[str, object]:
@@ -82,7 +82,7 @@ def test_evaluations_that_a_frozen_home_cannot_answer(
     "rules", [{}, {"expected": "a=1"}, {"checks": {"a": "true", "b": "false"}}, {"checks": {"a": "true"}, "b": "true"}]
 )
 def test_rules_of_flags_that_are_known(tmp_path: Path, package: Path, rules: object) -> None:
-    task = taken(published(tmp_path / "in", {**FLAGS, "expected": {"type": "rule", "rules": rules}}), package)
+    task = imported(published(tmp_path / "in", {**FLAGS, "expected": {"type": "rule", "rules": rules}}), package)
     expected = json.loads(task.gt_files["osworld.json"])["expected"]
     assert expected == [{"type": "rule", "rules": rules}]
 
@@ -91,7 +91,7 @@ def test_an_app_that_our_machine_lacks_and_a_terminal_that_is_open(tmp_path: Pat
     offer = only(published(tmp_path / "one", EVALUATOR, related_apps=["gimp"]), package)
     assert offer.reasons == ("needs the app gimp",)
     opens = step("execute", command=["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 'alt', 't')"])
-    assert taken(published(tmp_path / "two", EVALUATOR, config=[opens]), package).channels == {"terminal"}
+    assert imported(published(tmp_path / "two", EVALUATOR, config=[opens]), package).channels == {"terminal"}
 
 
 def test_downloads_are_served_from_a_cache_that_osworld_left(tmp_path: Path, package: Path) -> None:
@@ -112,7 +112,7 @@ def test_downloads_are_served_from_a_cache_that_osworld_left(tmp_path: Path, pac
         (root / folder).mkdir(parents=True)
         for name in (downloaded(url, "/home/user/in.xlsx"), "a.txt", "b.txt"):
             (root / folder / name).write_text(f"{folder} {name}")
-    task = taken(root, package)
+    task = imported(root, package)
     assert task.exec_files["in.xlsx"].startswith(b"cache/ab-1") and task.gt_files["cache/a.txt"] == b"cache/ab-1 a.txt"
     assert json.loads(task.gt_files["osworld.json"])["expected"] == [{"type": "cache_file", "path": "b.txt"}]
 
@@ -124,7 +124,7 @@ def test_a_file_that_comes_after_a_command_is_put_there_after_it(tmp_path: Path,
     ]
     root = published(tmp_path / "in", EVALUATOR, config=config)
     (root / "a b.txt").write_text("x")
-    task = taken(root, package)
+    task = imported(root, package)
     assert task.exec_files == {} and list(task.hidden_files.values()) == [b"x"]
     assert task.setup.index("rm -rf") < task.setup.index("cp ")
 
@@ -141,7 +141,7 @@ def test_links_out_of_the_dataset_are_refused(tmp_path: Path, package: Path) -> 
         place.unlink()
     (root / "gold.txt").write_text("gold")
     (root / "os/gold.txt").symlink_to("../gold.txt")
-    assert taken(root, package).gt_files["cache/gold.txt"] == b"gold"
+    assert imported(root, package).gt_files["cache/gold.txt"] == b"gold"
     (root / "os/ab-1.json").rename(tmp_path / "ab-1.json")
     (root / "os/ab-1.json").symlink_to(tmp_path / "ab-1.json")
     assert "ab-1.json: leads out of " in only(root, package).reasons[0]

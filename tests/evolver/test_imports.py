@@ -39,8 +39,8 @@ def test_import_writes_task_directories_and_lists_the_rest(
     out = tmp_path / "out"
     for _ in range(2):  # again = the same
         code, said, err = called(capsys, "tasks", "import", "officebench", str(published), "--out", str(out))
-        assert code == 0 and "1 of 3 tasks taken in" in err
-        assert "officebench-1-1-1  NOT TAKEN IN: an evaluator we lack: evaluate_dance" in said
+        assert code == 0 and "1 of 3 tasks imported" in err
+        assert "officebench-1-1-1  NOT IMPORTED: an evaluator we lack: evaluate_dance" in said
         assert "evaluation.0.args.file: got '/etc/passwd'" in said
     assert sorted(p.name for p in out.iterdir()) == ["import.json", "officebench-1-1-0"]
     found = read_task_dir(out / "officebench-1-1-0")
@@ -61,7 +61,7 @@ def test_an_imported_task_is_shown_by_its_directory(
     assert code == 2 and "check.py: missing" in err
 
 
-def test_what_is_no_longer_taken_in_is_removed(
+def test_what_is_no_longer_imported_is_removed(
     tmp_path: Path, published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, source = tmp_path / "out", published / "tasks/1-1/subtasks"

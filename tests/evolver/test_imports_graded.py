@@ -1,4 +1,4 @@
-"""Taken-in tasks from their published files to a verdict, in real sandboxes: the gate admits what is sound."""
+"""Imported tasks from their published files to a verdict, in real sandboxes: the gate admits what is sound."""
 
 from __future__ import annotations
 
