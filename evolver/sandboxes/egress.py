@@ -2,8 +2,9 @@
 
 The sandbox has no network at all. Its proxy port (inside/relay.py) hands each connection over the sandbox's own pipe to
 `Egress`, which reads the request, compares the host's name with the list, resolves it here, and connects only to public
-addresses: port 80 for one HTTP request whose Host is that name, port 443 for TLS that greets that name, so that what
-shares an address with an allowed host stays out of reach. What travels inside the TLS connection is not looked into.
+addresses: port 80 for one HTTP request whose Host is that name, port 443 for TLS whose greeting names it in the clear.
+What travels inside the TLS connection is not looked into: where a server answers there for names that it was not
+greeted with (domain fronting, an encrypted greeting), an allowed name on it opens the way to those as well.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ HTTP, TLS = 80, 443
 HEAD_LIMIT, HEAD_S, DIAL_S, IDLE_S, START_S = 32 << 10, 30.0, 15.0, 120.0, 30.0
 BYTES = 1 << 30  # that one sandbox may send and receive in all
 CONNECTIONS = 32  # at once
+LOOK_UPS, RESOLVERS = 2, 32  # at once: of one sandbox, of all
 LOG_LIMIT = 2_000  # connections that are written down; the rest is counted
-# An IPv6 address that carries an IPv4 one could be any address of the host's own network.
-CARRIERS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0/96"))
+UNICAST = ipaddress.ip_network("2000::/3")  # all of IPv6 that is given out; `is_global` knows only exceptions
+SIX_TO_FOUR = ipaddress.ip_network("2002::/16")  # carries an IPv4 address, which could be one of the host's own network
 LABEL = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 NAME = re.compile(rf"({LABEL}\.)*(?=[a-z]){LABEL}")  # what ends in a number is an address
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*")
+LENGTH = re.compile(r"[ \t]*([0-9]{1,18})[ \t]*")
 DROPPED = re.compile(r"(host|connection|keep-alive|proxy-[a-z-]+)\s*:", re.IGNORECASE)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[tuple[str, int]]]]
@@ -52,13 +55,14 @@ async def look_up(host: str, port: int) -> list[tuple[str, int]]:
 @functools.cache
 def _resolvers() -> ThreadPoolExecutor:
     """Threads of their own: names that take for ever to resolve hold up no other work of this process."""
-    return ThreadPoolExecutor(4, thread_name_prefix="resolve")
+    return ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolve")
 
 
 def is_public(address: str) -> bool:
     """Whether it belongs to nobody's own network or machine."""
     ip = ipaddress.ip_address(address)
-    return ip.is_global and not ip.is_multicast and not any(ip in net for net in CARRIERS if net.version == ip.version)
+    public = ip.is_global and not ip.is_multicast
+    return public and (ip.version == 4 or (ip in UNICAST and ip not in SIX_TO_FOUR))
 
 
 @dataclass(frozen=True)
@@ -81,15 +85,15 @@ class Link(Protocol):
 
 
 class Egress:
-    """What one sandbox may reach. `connections` is the log; `left_out` counts those beyond its limit."""
+    """What one sandbox may reach. `connections` is the log; its last entry counts those beyond its limit."""
 
     def __init__(self, allowed: Sequence[str], outside: Outside, traffic: int = BYTES) -> None:
         self._allowed, self._outside, self._traffic = tuple(allowed), outside, traffic
-        self._spent, self._open = 0, 0
+        self._spent, self._open, self._left_out = 0, 0, 0
+        self._look_ups = asyncio.Semaphore(LOOK_UPS)
         self._task: asyncio.Task[None] | None = None
         self._link: Link | None = None
         self.connections: list[Connection] = []
-        self.left_out = 0
 
     async def start(self, link: Link) -> None:
         """Serves the relay at the other end, and owns the link; raises SandboxLost when it does not answer."""
@@ -109,11 +113,13 @@ class Egress:
             return  # the sandbox has ended or lost its relay: nothing gets out any more
 
     async def aclose(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._link is not None:
-            self._link.close()
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+        finally:
+            if self._link is not None:
+                self._link.close()
 
     async def serve(self, stream: Stream) -> None:
         """One connection of the agent's, from its request to its end."""
@@ -160,8 +166,10 @@ class Egress:
     def _note(self, connection: Connection) -> None:
         if len(self.connections) < LOG_LIMIT:
             self.connections.append(connection)
-        else:
-            self.left_out += 1
+            return
+        self._left_out += 1
+        rest = f"connections beyond {LOG_LIMIT} are not written down: {self._left_out}"
+        self.connections[LOG_LIMIT:] = [Connection(at=connection.at, host="", port=0, refused=rest)]
 
     def _check(self, asked: Asked) -> None:
         host = asked.host
@@ -176,7 +184,7 @@ class Egress:
         """Connects to the very addresses that were checked: a name is resolved once."""
         try:
             async with asyncio.timeout(DIAL_S):
-                found = await self._outside.resolve(asked.host, asked.port)
+                found = await self._resolve(asked)
                 fit = [place for place in found if self._outside.permits(place[0])]
                 if found and not fit:
                     raise Refused(403, f"{asked.host} is {found[0][0]}, which is not a public address")
@@ -192,8 +200,17 @@ class Egress:
             reason = str(error)
         raise Refused(502, f"{asked.host} can't be reached: {reason}")
 
+    async def _resolve(self, asked: Asked) -> Sequence[tuple[str, int]]:
+        await self._look_ups.acquire()
+        asking = asyncio.ensure_future(self._outside.resolve(asked.host, asked.port))
+        asking.add_done_callback(lambda _: self._look_ups.release())
+        return await asyncio.shield(asking)  # one that is given up keeps its thread, so it counts until it ends
+
     async def _copy(self, stream: Stream, upstream: Streams, asked: Asked, rest: bytes, count: _Count) -> None:
-        """Both ways until both have ended or one fails, nothing moves for `IDLE_S`, or the traffic is used up."""
+        """Both ways until both have ended or one fails, nothing moves for `IDLE_S`, or the traffic is used up.
+
+        A client that has sent everything may still wait for its answer, until it gives the stream up.
+        """
         reader, writer = upstream
         clock = asyncio.get_running_loop().time
 
@@ -231,8 +248,10 @@ class Egress:
 
         try:
             async with asyncio.timeout(IDLE_S) as idle, asyncio.TaskGroup() as tasks:
-                tasks.create_task(out())
-                tasks.create_task(back())
+                answer = tasks.create_task(back())
+                await out()
+                given_up = tasks.create_task(stream.given_up())
+                answer.add_done_callback(lambda _: given_up.cancel())
         except* OSError:
             pass  # one side has gone, so does the other; a TimeoutError is one of these
 
@@ -297,9 +316,9 @@ def parse(head: bytes) -> Asked:
         raise Refused(403, f"port {port} is not allowed: ask for http://HOST/ or CONNECT HOST:443")
     if method == "CONNECT":
         return Asked(host, port)
-    sizes = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
-    if any(line.lower().startswith("transfer-encoding:") for line in lines) or not all(map(str.isdecimal, sizes)):
-        raise Refused(411, "send a body with one Content-Length")
+    sizes = [line.partition(":")[2] for line in lines if line.lower().startswith("content-length:")]
+    if any(line.lower().startswith("transfer-encoding:") for line in lines) or not all(map(LENGTH.fullmatch, sizes)):
+        raise Refused(411, "send a body with one Content-Length of at most 18 digits")
     if len(sizes) > 1:
         raise Refused(400, "more than one Content-Length")
     place = f"{url.path or '/'}{'?' + url.query if url.query else ''}"
@@ -310,35 +329,41 @@ def parse(head: bytes) -> Asked:
 
 async def _greeting(stream: Stream, came: bytes, host: str) -> bytes:
     """What the client sent up to the end of its TLS greeting, which must name that host."""
-    while (name := greeted(came)) is None and len(came) <= HEAD_LIMIT:
-        data = await stream.read()
-        if not data:
+    greeting, whole = Greeting(), bytearray(came)
+    while (name := greeting.add(came)) is None and len(whole) <= HEAD_LIMIT:
+        came = await stream.read()
+        if not came:
             break
-        came += data
+        whole += came
     if name != host:
         raise Refused(403, f"the connection to {host} greets {name[:200]!r}" if name else "no TLS greeting with a name")
-    return came
+    return bytes(whole)
 
 
-def greeted(hello: bytes) -> str | None:
-    """The host that a TLS client's first bytes name (SNI); None if more is needed, empty if there is none."""
-    found = []
+class Greeting:
+    """A TLS client's first bytes, read as they come."""
 
-    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
-        found.append(name or "")
-        return ssl.ALERT_DESCRIPTION_CLOSE_NOTIFY  # the name is all that is wanted of this handshake
+    def __init__(self) -> None:
+        self._came, found = ssl.MemoryBIO(), list[str]()
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sni_callback = note
-    came = ssl.MemoryBIO()
-    came.write(hello)
-    try:
-        context.wrap_bio(came, ssl.MemoryBIO(), server_side=True).do_handshake()
-    except ssl.SSLWantReadError:
-        return None
-    except ssl.SSLError:
-        pass  # it ends here in any case
-    return found[0].lower() if found else ""
+        def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
+            found.append((name or "").lower())
+            return ssl.ALERT_DESCRIPTION_CLOSE_NOTIFY  # the name is all that is wanted of this handshake
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sni_callback = note  # not a method: a context that leads back to its connection is never freed
+        self._found, self._hello = found, context.wrap_bio(self._came, ssl.MemoryBIO(), server_side=True)
+
+    def add(self, data: bytes) -> str | None:
+        """The host that they name (SNI); None if more is needed, empty if there is none."""
+        self._came.write(data)
+        try:
+            self._hello.do_handshake()
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLError:
+            pass  # it ends here in any case
+        return self._found[0] if self._found else ""
 
 
 async def _tell(stream: Stream, error: Refused) -> None:

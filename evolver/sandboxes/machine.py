@@ -176,9 +176,11 @@ class Machine:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            if self._egress:
-                await self._egress.aclose()
-            await self._end()
+            try:
+                if self._egress:
+                    await self._egress.aclose()
+            finally:
+                await self._end()
 
 
 def _absolute(path: str) -> str:

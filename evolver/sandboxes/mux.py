@@ -65,6 +65,11 @@ class Stream:
         if not self._gone:
             await self._send(self._number, END, b"")
 
+    async def given_up(self) -> None:
+        """Waits until the other side gives the stream up (an end alone does not), then raises ConnectionResetError."""
+        await self._until(lambda: self._gone)
+        raise ConnectionResetError("the other side has closed the stream")
+
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
             self._changed.clear()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
+import struct
 import sys
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -14,8 +17,9 @@ import pytest
 
 from evolver.records import Connection
 from evolver.sandboxes import rootfs
-from evolver.sandboxes.egress import BYTES, CONNECTIONS, LOG_LIMIT, Egress, Outside, Refused, is_public, parse
+from evolver.sandboxes.egress import BYTES, CONNECTIONS, LOG_LIMIT, Egress, Greeting, Outside, Refused, is_public, parse
 from evolver.sandboxes.local import Link
+from evolver.sandboxes.machine import Machine, Wire
 from evolver.sandboxes.mux import DATA, HEAD, OPEN, WINDOW, BrokenProtocol, Mux, Stream
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -150,6 +154,123 @@ async def test_a_tunnel_to_an_allowed_host_carries_nothing_for_another(first: by
     assert reason in seen.refused and seen.sent == 0
 
 
+async def test_a_greeting_is_read_as_it_comes() -> None:
+    blob = hello("shop.test")
+    async with server(echo) as outside, proxy(outside) as (_, port), tunnel(port, "shop.test") as (reader, writer):
+        for at in range(len(blob)):
+            writer.write(blob[at : at + 1])
+            await asyncio.sleep(0)
+        assert await asyncio.wait_for(reader.readexactly(len(blob)), 10) == blob
+    greeting = Greeting()
+    names = [greeting.add(blob[at : at + 1]) for at in range(len(blob))]
+    assert names[-1] == "shop.test" and not any(names[:-1])
+    freed = weakref.ref(greeting)
+    del greeting
+    gc.collect()
+    assert freed() is None
+
+
+async def test_a_client_that_goes_gives_its_place_back_and_one_that_only_ends_gets_its_answer() -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await go.wait()
+        writer.write(b"late")
+        writer.close()
+
+    async with server(slow) as outside, proxy(outside) as (egress, port):
+        for last in (True, False):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET http://shop.test/ HTTP/1.1\r\n\r\n")
+            await asyncio.wait_for(asked.wait(), 10)
+            asked.clear()
+            if last:
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+                assert len(await logged(egress, 1)) == 1
+            else:
+                writer.write_eof()
+                await asyncio.sleep(0.1)
+                go.set()
+                assert await asyncio.wait_for(reader.read(), 10) == b"late"
+                writer.close()
+
+
+async def test_a_sandbox_looks_up_two_names_at_a_time_those_it_gave_up_included() -> None:
+    running, most, free = 0, 0, asyncio.Event()
+
+    async def resolve(host: str, port: int) -> list[tuple[str, int]]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await free.wait()
+        running -= 1
+        return []
+
+    async def send(number: int, kind: bytes, data: bytes) -> None:
+        return None
+
+    egress, serving = Egress(ALLOWED, Outside(resolve)), []
+    for number in range(4):
+        stream = Stream(number, send)
+        stream.take(DATA, b"GET http://shop.test/ HTTP/1.1\r\n\r\n")
+        serving.append(asyncio.create_task(egress.serve(stream)))
+    await asyncio.sleep(0.05)
+    assert running == 2
+    serving[0].cancel()
+    serving[1].cancel()
+    await asyncio.sleep(0.05)
+    assert [task.done() for task in serving] == [True, True, False, False] and most == 2
+    free.set()
+    await asyncio.wait_for(asyncio.gather(*serving[2:]), 10)
+    assert running == 0 and most == 2
+
+
+async def test_a_machine_ends_and_its_way_out_is_shut_although_closing_is_cancelled() -> None:
+    ended, link = [], StubbornLink()
+    egress = Egress(ALLOWED, Outside())
+    await egress.start(link)
+
+    async def end() -> None:
+        ended.append(True)
+
+    machine = Machine("m", "d", None, Wire(link.receive, link.send, _nothing), end, egress)
+    closing = asyncio.create_task(machine.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert ended and link.closed
+
+
+class StubbornLink:
+    """Answers once, and does not stop waiting when it is told to for the first time."""
+
+    def __init__(self) -> None:
+        self.closed, self._asked = False, 0
+
+    async def receive(self, size: int) -> bytes:
+        self._asked += 1
+        if self._asked > 1:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            await asyncio.sleep(60)
+        return b"\n"
+
+    async def send(self, data: bytes) -> None:
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def _nothing() -> str:
+    return ""
+
+
 async def test_a_body_goes_along_and_no_byte_more() -> None:
     async def whole(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -175,6 +296,9 @@ async def test_a_body_goes_along_and_no_byte_more() -> None:
         ("CONNECT shop.test:80 HTTP/1.1", "port 80 is not allowed"),
         ("GET http://shop.test:8080/ HTTP/1.1", "port 8080 is not allowed"),
         ("POST http://shop.test/ HTTP/1.1\r\nTransfer-Encoding: chunked", "one Content-Length"),
+        (f"POST http://shop.test/ HTTP/1.1\r\nContent-Length: {'1' * 5_000}", "at most 18 digits"),
+        ("POST http://shop.test/ HTTP/1.1\r\nContent-Length: 1\x85", "one Content-Length"),
+        ("POST http://shop.test/ HTTP/1.1\r\nContent-Length: \xa01", "one Content-Length"),
         ("POST http://shop.test/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2", "more than one"),
         ("GET http://shop.test/ HTTP/1.1\r\nX: a\nHost: evil.test", "this is a proxy"),
         ("GET http://shop.test/ HTTP/1.1\r\nHost : evil.test", "this is a proxy"),
@@ -191,7 +315,7 @@ async def test_a_body_goes_along_and_no_byte_more() -> None:
 )
 async def test_whatever_else_is_asked_for_is_refused_with_its_reason(request_line: str, reason: str) -> None:
     async with server(page) as outside, proxy(outside) as (egress, port):
-        answer = await ask(port, f"{request_line}\r\nHost: shop.test\r\n\r\n".encode())
+        answer = await ask(port, f"{request_line}\r\nHost: shop.test\r\n\r\n".encode("latin-1"))
         assert answer.startswith(b"HTTP/1.1 4") and reason in answer.partition(b"\r\n")[0].decode()
         (seen,) = await logged(egress, 1)
     assert reason in seen.refused and not seen.address and not seen.sent
@@ -221,7 +345,12 @@ async def test_a_name_that_leads_to_this_machine_is_refused_although_it_is_on_th
         ("0.0.0.0", False),
         ("224.0.0.1", False),
         ("::1", False),
+        ("::", False),
+        ("::127.0.0.1", False),
+        ("::93.184.216.34", False),
         ("fe80::1", False),
+        ("fec0::1", False),
+        ("ff0e::1", False),
         ("fd00::1", False),
         ("::ffff:127.0.0.1", False),
         ("64:ff9b::7f00:1", False),
@@ -276,7 +405,8 @@ async def test_connections_and_the_log_are_bounded() -> None:
         assert len(await logged(egress, CONNECTIONS + 1)) == CONNECTIONS + 1
         egress.connections.extend(egress.connections[:1] * (LOG_LIMIT - len(egress.connections)))
         await ask(port, b"GET http://other.test/ HTTP/1.1\r\n\r\n")
-        assert len(egress.connections) == LOG_LIMIT and egress.left_out == 1
+        await ask(port, b"GET http://other.test/ HTTP/1.1\r\n\r\n")
+        assert len(egress.connections) == LOG_LIMIT + 1 and egress.connections[-1].refused.endswith("written down: 2")
 
 
 async def test_what_breaks_the_protocol_ends_the_way_out() -> None:
