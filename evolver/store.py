@@ -4,13 +4,13 @@
     RUN/rollouts.jsonl ...  one line = one record, in the order of writing
     RUN/blobs/ab/<sha256>   screenshots and other bytes
 
-Several processes may write at the same time; a crash loses at most the record that was being written.
+Several processes may write at the same time. A crash loses at most the record that was being written, a power loss
+also the last ones for which nobody has waited until they were on the disk (`append`, `settled`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import hashlib
 import json
@@ -19,7 +19,7 @@ import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from pydantic import JsonValue, ValidationError
 
 from evolver.audit import Calibration, Judgement, Opening
 from evolver.config import RunConfig, changed_fields, parse_config
+from evolver.disk import locked, make_folder, on_disk, replace, sync, write_all
 from evolver.errors import UsageError
 from evolver.records import (
     SCHEMA_VERSION,
@@ -123,7 +124,7 @@ class Store:
             )
         if store.config != config:
             with on_disk(path):
-                _replace(path / "run.json", _run_json(store.run_id, config))
+                replace(path / "run.json", _run_json(store.run_id, config))
             store.config = config
         return store
 
@@ -134,8 +135,8 @@ class Store:
         if path.is_dir() and any(not p.name.startswith(("run.json", ".run.")) for p in path.iterdir()):
             raise UsageError(f"{path} holds files but no run.json, so it is no run directory: choose another --out")
         with on_disk(path):
-            path.mkdir(parents=True, exist_ok=True)
-            _replace(path / "run.json", _run_json(new_run_id(), config), only_new=True)
+            make_folder(path)
+            replace(path / "run.json", _run_json(new_run_id(), config), only_new=True)
 
     @classmethod
     def open(cls, path: Path) -> Store:
@@ -168,14 +169,14 @@ class Store:
         path = self._log(type(record)).path
         if path in self._unsynced:
             with on_disk(path):
-                _sync((path,))
+                sync((path, self.path))
             self._unsynced.discard(path)
 
     def write(self, record: Record) -> None:
         """`append` without the wait for the disk: `settled` ends it."""
         log = self._log(type(record))
         line = _line(record, log.path)
-        with on_disk(log.path), _locked(log.path, fcntl.LOCK_EX) as fd:
+        with on_disk(log.path), locked(log.path, fcntl.LOCK_EX) as fd:
             self._follow(log, type(record), fd)
             known = log.by_id.get(record_id(record))
             if known == record:
@@ -185,7 +186,7 @@ class Store:
             if os.fstat(fd).st_size > log.offset:
                 os.ftruncate(fd, log.offset)
             try:
-                _write_all(fd, line)
+                write_all(fd, line)
             except OSError:
                 os.ftruncate(fd, log.offset)
                 raise
@@ -199,9 +200,9 @@ class Store:
         async with self._syncing:
             if self._synced >= mine:
                 return
-            upto, paths = self._written, tuple(self._unsynced)
+            upto, paths = self._written, (*self._unsynced, self.path)  # the latter for the names of new logs
             with on_disk(self.path):
-                await asyncio.to_thread(_sync, paths)
+                await asyncio.to_thread(sync, paths)
             self._synced = upto
             if self._written == upto:
                 self._unsynced.clear()
@@ -218,7 +219,7 @@ class Store:
         except FileNotFoundError:
             size = log.offset
         if size != log.offset:
-            with _locked(log.path, fcntl.LOCK_SH) as fd:
+            with locked(log.path, fcntl.LOCK_SH) as fd:
                 self._follow(log, kind, fd)
         return cast(list[R], log.records[number:])
 
@@ -233,8 +234,8 @@ class Store:
         path = self.blob_path(sha256)
         if not path.exists():
             with on_disk(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _replace(path, data)
+                make_folder(path.parent)
+                replace(path, data)
         return sha256
 
     def blob(self, sha256: str) -> bytes:
@@ -329,64 +330,6 @@ def _line(record: Record, path: Path) -> bytes:
     return line
 
 
-def _sync(paths: Iterable[Path]) -> None:
-    for path in paths:
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
 def _first(error: ValidationError) -> str:
     one = error.errors()[0]
     return ": ".join([".".join(str(p) for p in one["loc"]) or "line", one["msg"]])
-
-
-@contextmanager
-def _locked(path: Path, how: int) -> Iterator[int]:
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT if how == fcntl.LOCK_EX else os.O_RDONLY, 0o644)
-    try:
-        fcntl.flock(fd, how)
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    if os.write(fd, data) != len(data):  # a short write to a file means that the disk is full
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _replace(path: Path, data: bytes, *, only_new: bool = False) -> None:
-    """Writes a file whole or not at all; `only_new` leaves one that exists meanwhile."""
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            _write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        if only_new:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return
-        else:
-            temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def on_disk(path: Path) -> Iterator[None]:
-    """Turns what a disk can refuse into one clear line (`UsageError`)."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UsageError(f"disk full at {path}: free some space and run the same command again") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
-            raise UsageError(f"can't write {path}: {error.strerror}") from error
-        raise

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from evolver.chat import FRAME, Body
+from evolver.disk import on_disk
 from evolver.errors import UsageError
 from evolver.records import Completion, Observed, Rollout, Scorecard, Turn
 from evolver.sent import bodies
-from evolver.store import Store, on_disk
+from evolver.store import Store
 
 if TYPE_CHECKING:
     import atif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -183,6 +184,41 @@ def test_blobs_are_kept_once_by_content_and_damage_is_seen(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="lacks blob"):
         store.blob("0" * 64)
     assert [p for p in store.path.rglob("*") if ".run" in p.name or p.name.startswith(f".{sha256}")] == []
+
+
+def test_a_folder_is_synced_after_each_new_name_in_it(tmp_path: Path) -> None:
+    code = """
+        import sys; from pathlib import Path
+        from evolver.config import RunConfig; from evolver.store import Store
+        from tests.evolver.sample_run import ledger
+        path_of = {"open": 0, "os.mkdir": 0, "os.rename": 1, "os.link": 1}
+        sys.addaudithook(lambda event, args: event in path_of and print(event, args[path_of[event]]))
+        store = Store.create(Path(sys.argv[1]), RunConfig())
+        store.put_blob(b"pixels")
+        store.append(ledger("one"))
+    """
+    run = tmp_path / "runs" / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(run)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    events = done.stdout.splitlines()
+    blob, log = Store.open(run).blob_path(hashlib.sha256(b"pixels").hexdigest()), run / "ledger.jsonl"
+    made = [
+        f"os.mkdir {run.parent}",
+        f"os.mkdir {run}",
+        f"os.link {run / 'run.json'}",
+        f"os.mkdir {run / 'blobs'}",
+        f"os.mkdir {blob.parent}",
+        f"os.rename {blob}",
+        f"open {log}",
+    ]
+    for event in made:
+        folder = Path(event.split(" ", 1)[1]).parent
+        assert f"open {folder}" in events[events.index(event) :], event  # no folder is opened for anything else
 
 
 def test_only_one_process_drives_a_run(tmp_path: Path) -> None:

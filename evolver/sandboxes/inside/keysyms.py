@@ -22,7 +22,7 @@ TYPED = {"\n": 0xFF0D, "\t": 0xFF09}
 
 
 class BadAction(Exception):
-    """The action can't be done as asked; nothing was pressed."""
+    """The action can't be done as asked, or not to its end: typing may have begun, and no key stays down."""
 
 
 def keysym_of(char):
