@@ -19,8 +19,7 @@ from evolver.records import Connection
 from evolver.sandboxes import rootfs
 from evolver.sandboxes.egress import BYTES, CONNECTIONS, LOG_LIMIT, Egress, Greeting, Outside, Refused, is_public, parse
 from evolver.sandboxes.local import Link
-from evolver.sandboxes.machine import Machine, Wire
-from evolver.sandboxes.mux import DATA, HEAD, OPEN, WINDOW, BrokenProtocol, Mux, Stream
+from evolver.sandboxes.mux import DATA, Stream
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ALLOWED = ("shop.test", "*.wild.test")
@@ -228,49 +227,6 @@ async def test_a_sandbox_looks_up_two_names_at_a_time_those_it_gave_up_included(
     assert running == 0 and most == 2
 
 
-async def test_a_machine_ends_and_its_way_out_is_shut_although_closing_is_cancelled() -> None:
-    ended, link = [], StubbornLink()
-    egress = Egress(ALLOWED, Outside())
-    await egress.start(link)
-
-    async def end() -> None:
-        ended.append(True)
-
-    machine = Machine("m", "d", None, Wire(link.receive, link.send, _nothing), end, egress)
-    closing = asyncio.create_task(machine.close())
-    await asyncio.sleep(0.05)
-    assert not closing.done()
-    closing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await closing
-    assert ended and link.closed
-
-
-class StubbornLink:
-    """Answers once, and does not stop waiting when it is told to for the first time."""
-
-    def __init__(self) -> None:
-        self.closed, self._asked = False, 0
-
-    async def receive(self, size: int) -> bytes:
-        self._asked += 1
-        if self._asked > 1:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(60)
-            await asyncio.sleep(60)
-        return b"\n"
-
-    async def send(self, data: bytes) -> None:
-        return None
-
-    def close(self) -> None:
-        self.closed = True
-
-
-async def _nothing() -> str:
-    return ""
-
-
 async def test_a_body_goes_along_and_no_byte_more() -> None:
     async def whole(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -407,47 +363,6 @@ async def test_connections_and_the_log_are_bounded() -> None:
         await ask(port, b"GET http://other.test/ HTTP/1.1\r\n\r\n")
         await ask(port, b"GET http://other.test/ HTTP/1.1\r\n\r\n")
         assert len(egress.connections) == LOG_LIMIT + 1 and egress.connections[-1].refused.endswith("written down: 2")
-
-
-async def test_what_breaks_the_protocol_ends_the_way_out() -> None:
-    async def serve(stream: Stream) -> None:
-        await asyncio.sleep(60)
-
-    chunk = b"x" * (64 << 10)
-    flood = HEAD.pack(1, OPEN, 0) + (HEAD.pack(1, DATA, len(chunk)) + chunk) * (WINDOW // len(chunk) + 1)
-    for frames in (b"\xff" * 9, HEAD.pack(1, DATA, 1 << 31), HEAD.pack(1, OPEN, 0) * 2, flood):
-        reader = asyncio.StreamReader()
-        reader.feed_data(frames)
-        reader.feed_eof()
-        with pytest.raises(BrokenProtocol):
-            await Mux(reader.readexactly, _nowhere, serve).run()
-
-
-async def test_closing_waits_for_no_sandbox_that_has_stopped_reading() -> None:
-    async def flood(stream: Stream) -> None:
-        while True:
-            await stream.write(b"x" * WINDOW)
-
-    here, there = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=here)
-    link = Link(reader, writer)
-    there.sendall(b"\n" + b"".join(HEAD.pack(number, OPEN, 0) for number in range(40)))
-    running = asyncio.create_task(_after(link, Mux(link.receive, link.send, flood)))
-    await asyncio.sleep(0.2)  # by now every stream waits for the pipe
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.wait_for(running, 5)
-    link.close()
-    there.close()
-
-
-async def _after(link: Link, mux: Mux) -> None:
-    await link.receive(1)
-    await mux.run()
-
-
-async def _nowhere(data: bytes) -> None:
-    return None
 
 
 @pytest.mark.parametrize(
