@@ -37,7 +37,7 @@ let sent = Promise.resolve();  // one after the other: the newest arrives last
 function say(name, value) {
   said[name] = value;
   const body = JSON.stringify(said);
-  sent = sent.then(() => fetch("/", {method: "POST", body}));
+  sent = sent.then(() => fetch("/", {method: "POST", body})).catch(() => {});
 }
 """
 
