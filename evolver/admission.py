@@ -59,8 +59,8 @@ class Admission(Record):
 @dataclass(frozen=True)
 class Bench:
     """What the gate runs tasks with: `gui` and `terminal` are the harnesses under which an oracle of that channel is
-    replayed, `demonstrator` replays it without slips, `oracle_runs` times on fresh machines. With `oracle_needed` a
-    task without an oracle for each of its channels is refused unseen."""
+    replayed, `demonstrator` replays it without slips, `oracle_runs` times on fresh machines. A
+    task without an oracle for each of its channels is refused unseen, unless it is one of `imported` (ids)."""
 
     sandboxes: Sandboxes
     graders: Sequence[Grader]
@@ -69,7 +69,7 @@ class Bench:
     gui: Harness
     terminal: Harness
     oracle_runs: int = 1
-    oracle_needed: bool = True
+    imported: frozenset[str] = frozenset()
     run_id: str = "admit"
 
 
@@ -131,7 +131,7 @@ class _Case:
 
 async def _admit_one(task: Task, bench: Bench) -> Admission:
     started = time.monotonic()
-    case = _Case(reasons=_ungraded(task, bench) + (_unproven(task) if bench.oracle_needed else []))
+    case = _Case(reasons=_ungraded(task, bench) + ([] if task.id in bench.imported else _unproven(task)))
     if not case.reasons:
         await _controls(task, bench, case)
     if not case.reasons and task.feasible:  # a broken set-up or a free task needs no oracle to be refused

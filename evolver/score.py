@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from devset.task import Split, Task
+from devset.task import Criterion, Split, Task
 from evolver.channels import channel_table, union
 from evolver.errors import UsageError
 from evolver.intervals import SHARE, mean_interval, nothing, success_interval
@@ -84,12 +84,18 @@ def _in_rubric_order(task: Task, scores: Sequence[Score]) -> tuple[Score, ...]:
     foreign = set(given) - {criterion.id for criterion in task.rubric.criteria}
     if foreign or len(given) != len(scores):
         raise ValueError(f"task {task.id!r}: scores must be one per criterion of the rubric, got {sorted(given)}")
-    return tuple(
-        given.get(c.id)
-        or Score(
-            criterion=c.id, weight=c.weight, required=c.required, value=None, explanation="not graded", grader="none"
-        )
-        for c in task.rubric.criteria
+    return tuple(given.get(c.id) or score_of(c, None, "not graded", "none") for c in task.rubric.criteria)
+
+
+def score_of(criterion: Criterion, value: float | None, explanation: str, grader: str) -> Score:
+    """What a grader says of one criterion; a value of None is unscored."""
+    return Score(
+        criterion=criterion.id,
+        weight=criterion.weight,
+        required=criterion.required,
+        value=value,
+        explanation=explanation,
+        grader=grader,
     )
 
 

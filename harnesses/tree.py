@@ -185,20 +185,21 @@ def _text(tree: Tree, path: str) -> str:
         raise HarnessError(f"{path}: expected UTF-8 text, got a byte 0x{tree[path][error.start]:02x}") from error
 
 
-def _read(model: type[Read], tree: Tree, path: str, **given: str) -> Read:
+def _read(model: type[Read], tree: Tree, path: str, name: str | None = None) -> Read:
     try:
         fields = tomllib.loads(_text(tree, path))
     except tomllib.TOMLDecodeError as error:
         raise HarnessError(f"{path}: expected TOML: {error}") from error
+    named = {} if name is None else {"name": name}
     try:  # strict JSON takes lists for tuples but neither "5" nor true for a number
-        return model.model_validate_json(json.dumps(given | fields, default=str), strict=True)
+        return model.model_validate_json(json.dumps(named | fields, default=str), strict=True)
     except ValidationError as error:
         raise HarnessError("; ".join(f"{path}: {line}" for line in explain(model, error))) from error
 
 
 def _read_tool(tree: Tree, path: str) -> Tool:
     stem = path.removeprefix("tools/").removesuffix(".toml")
-    tool = _read(Tool, tree, path, name=stem)
+    tool = _read(Tool, tree, path, stem)
     if tool.name != stem:
         raise HarnessError(f"{path}: name: expected {stem!r} (the file's name), got {tool.name!r}")
     return tool

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 
 import pytest
@@ -36,6 +37,11 @@ def _lacking(mark: str) -> str | None:
     modules = {"ray": ("ray",), "train": ("torch", "transformers", "trl")}.get(mark, ())
     absent = [name for name in modules if importlib.util.find_spec(name) is None]
     return f"not installed: {', '.join(absent)} (extra '{mark}')" if absent else None
+
+
+def pytest_configure() -> None:
+    # Started in the background of a shell, pytest ignores SIGINT, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

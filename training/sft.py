@@ -158,7 +158,7 @@ def _classes(say: Say):  # TRL and transformers are loaded here, so their subcla
             # Divided by the tokens of the whole step, so that every token weighs the same whatever its micro-batch.
             return total / (learned.sum() if num_items_in_batch is None else num_items_in_batch)
 
-        def create_model_card(self, *args, **kwargs):
+        def create_model_card(self, model_name=None, dataset_name=None, tags=None):
             """The recipe and the records say what a checkpoint is."""
 
         def _send_telemetry(self):

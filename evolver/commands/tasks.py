@@ -23,6 +23,7 @@ Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many."
 RUNS = Path("runs")
 ADMISSION = "admission"
 UNSEAL = "to see it all the same, say what for: --open-test WHY (it is recorded)"
+Backend = Literal["auto", "docker", "local"]
 Place = Annotated[Path, typer.Option("--run", metavar="RUN", help="Where an opening of test is recorded.")]
 
 
@@ -80,7 +81,7 @@ def admit(
     ] = None,
     split: Annotated[Split | None, typer.Option(help="Only this split.")] = None,
     limit: Limit = None,
-    backend: Annotated[Literal["auto", "docker", "local"], typer.Option(help="Where they are run.")] = "auto",
+    backend: Annotated[Backend, typer.Option(help="Where they are run.")] = "auto",
     workers: Annotated[int, typer.Option(min=1, help="So many at once.")] = 2,
     log: Annotated[Path | None, typer.Option(help="Verdicts; default runs/, or beside imported tasks.")] = None,
 ) -> None:
@@ -101,23 +102,24 @@ def admit(
         raise UsageError("--split and --limit choose among all tasks, and some are named: leave out one of them")
     one = task[0] if task and len(task) == 1 else ""
     folder = Path(one) if one and Path(one).is_dir() and not _is_task_dir(one) else None
-    imported = folder is not None or any(map(_is_task_dir, task or ()))
     if folder is not None:
-        chosen = read_tasks(folder)[:limit]
+        chosen = imported = read_tasks(folder)[:limit]
     elif task:
         chosen = [find(one, ADMISSION) for one in task]
+        imported = [found for one, found in zip(task, chosen, strict=True) if _is_task_dir(one)]
     else:
         chosen = _splits([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
+        imported = []
     log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
-    refused = asyncio.run(_admit(chosen, (backend, workers, not imported), log))
+    refused = asyncio.run(_admit(chosen, (backend, workers, frozenset(t.id for t in imported)), log))
     say(f"{len(chosen) - refused:,} of {len(chosen):,} admitted; verdicts: {log}")
     if refused:
         raise typer.Exit(1)
 
 
-async def _admit(chosen: list[Task], how: tuple[Literal["auto", "docker", "local"], int, bool], log: Path) -> int:
-    """Prints a verdict per task as it falls and returns how many were refused; `how` is (back end, workers, whether a
-    task needs an oracle)."""
+async def _admit(chosen: list[Task], how: tuple[Backend, int, frozenset[str]], log: Path) -> int:
+    """Prints a verdict per task as it falls and returns how many were refused; `how` is (back end, workers, ids of
+    imported tasks)."""
     from evolver.admission import Bench
     from evolver.admission import admit as admitting
     from evolver.executors.local import LocalExecutor
@@ -126,7 +128,7 @@ async def _admit(chosen: list[Task], how: tuple[Literal["auto", "docker", "local
     from evolver.sandboxes import open_backend
     from harnesses.tree import read_tree, seed_path
 
-    backend, workers, oracle_needed = how
+    backend, workers, imported = how
     sandboxes = open_backend(backend, spares=1)
     grader = ProgramGrader(sandboxes)
     bench = Bench(
@@ -136,7 +138,7 @@ async def _admit(chosen: list[Task], how: tuple[Literal["auto", "docker", "local
         demonstrator=Demonstrator(slip_rate=0.0),
         gui=read_tree(seed_path("alpha")),
         terminal=read_tree(seed_path("beta1")),
-        oracle_needed=oracle_needed,
+        imported=imported,
     )
     refused = done = 0
     try:

@@ -24,6 +24,7 @@ from evolver.errors import Blamed, UsageError
 from evolver.graders.evidence import BOUNDS, changes_text, cut, last_image, trajectory_text
 from evolver.protocols import Model, Request
 from evolver.records import Completion, Image, LedgerEntry, Message, Rollout, Score, Text
+from evolver.score import score_of
 from evolver.store import Store
 from harnesses.harness import Sampling
 
@@ -157,14 +158,7 @@ class JudgeGrader:
         return Shown((system, Message(role="user", parts=parts)), frames)
 
     def _score(self, criterion: Criterion, value: float | None, explanation: str) -> Score:
-        return Score(
-            criterion=criterion.id,
-            weight=criterion.weight,
-            required=criterion.required,
-            value=value,
-            explanation=cut(explanation, WHY_CHARS),
-            grader=self.signature,
-        )
+        return score_of(criterion, value, cut(explanation, WHY_CHARS), self.signature)
 
 
 def verdicts_in(completion: Completion, criteria: Sequence[Criterion]) -> dict[str, Verdict]:

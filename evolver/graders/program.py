@@ -24,6 +24,7 @@ from devset.task import Criterion, Task, task_hash
 from evolver.errors import CheckerFailed, SandboxLost
 from evolver.protocols import Sandbox, Sandboxes
 from evolver.records import Rollout, Score
+from evolver.score import score_of
 from harnesses.harness import Environment
 
 CLEAN = Environment(image="terminal")
@@ -55,14 +56,7 @@ class ProgramGrader:
             await self._idle.pop().close()
 
     def _score(self, criterion: Criterion, value: float | None, explanation: str) -> Score:
-        return Score(
-            criterion=criterion.id,
-            weight=criterion.weight,
-            required=criterion.required,
-            value=value,
-            explanation=explanation[:MAX_EXPLANATION],
-            grader=self.name,
-        )
+        return score_of(criterion, value, explanation[:MAX_EXPLANATION], self.name)
 
     async def _verdicts(self, task: Task, state: bytes) -> dict[str, tuple[float, str]]:
         if task.hash not in self._verified:

@@ -104,14 +104,14 @@ class LocalSandboxes(Pool):
         built = self._built[recipe.environment_digest(environment)]
         screen = environment.screen if environment.image == "desktop" else None
         way_out = socket.socketpair() if environment.network == "allowlist" else None
-        inherited = {} if way_out is None else {"relay_fd": way_out[1].fileno()}
-        argv = command_line(built, environment, recipe.server_command(environment, ttl_s, **inherited))
+        relay_fd = None if way_out is None else way_out[1].fileno()
+        argv = command_line(built, environment, recipe.server_command(environment, ttl_s, relay_fd))
         errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the machine
         uid = FIRST_UID + next(_uids) % 4_096 if os.geteuid() == 0 else None
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
             env={"PATH": os.environ["PATH"]}, cwd="/", limit=1 << 22, user=uid, group=uid,
-            extra_groups=None if uid is None else [], pass_fds=tuple(inherited.values()),
+            extra_groups=None if uid is None else [], pass_fds=() if relay_fd is None else (relay_fd,),
         )  # fmt: skip
         reader, writer = process.stdout, process.stdin
         if reader is None or writer is None:

@@ -155,7 +155,7 @@ class Machine:
         return Frame(png, *self.screen, settled=bool(answer["settled"]))
 
     async def act(self, action: Act) -> None:
-        await self._ask("act", asdict(action), limit_s=action.timeout_s + max(action.seconds, 0) + 60)
+        await self._ask("act", {"action": asdict(action)}, limit_s=action.timeout_s + max(action.seconds, 0) + 60)
 
     async def elements(self) -> list[Element]:
         _, data = await self._ask("elements", {})

@@ -79,11 +79,14 @@ def environment_digest(environment: Environment) -> str:
     return digest_of(*parts)
 
 
-def server_command(environment: Environment, ttl_s: float, **options: JsonValue) -> list[str]:
-    """How the program that is PID 1 of a sandbox is started."""
-    options |= {"ttl_s": ttl_s, "screen": list(environment.screen) if environment.image == "desktop" else None}
-    if environment.network == "allowlist":
-        options["proxy"] = PROXY_PORT
+def server_command(environment: Environment, ttl_s: float, relay_fd: int | None = None) -> list[str]:
+    """How the program that is PID 1 of a sandbox is started; `relay_fd` is the connection of its way out."""
+    options: dict[str, JsonValue] = {
+        "ttl_s": ttl_s,
+        "screen": list(environment.screen) if environment.image == "desktop" else None,
+        "proxy": PROXY_PORT if environment.network == "allowlist" else None,
+        "relay_fd": relay_fd,
+    }
     return ["/usr/bin/python3", "-I", "-S", f"{INSIDE}/server.py", json.dumps(options)]
 
 

@@ -314,7 +314,10 @@ class ExecutorContract:
 
 
 class ObserverContract:
-    """Give `make` (a fresh observer) and `records` (some of every kind that matters to it)."""
+    """Give `make` (a fresh observer), `records` (some of every kind that matters to it), and `seen`: what a reader
+    finds in the end, in which each of `told` must stand."""
+
+    told: tuple[str, ...]
 
     def make(self) -> Observer:
         raise NotImplementedError
@@ -322,10 +325,15 @@ class ObserverContract:
     def records(self) -> Sequence[Record]:
         raise NotImplementedError
 
-    def test_takes_every_record_and_any_progress(self) -> None:
+    def seen(self) -> str:
+        raise NotImplementedError
+
+    def test_what_it_is_told_can_be_read_and_any_progress_is_taken(self) -> None:
         observer = self.make()
         for record in self.records():
             observer.on_record(record)
         observer.progress("race", 0, 0, {})
         observer.progress("race", 1, 2, {"success": None, "tokens": 3})
         observer.close()
+        seen = self.seen()
+        assert self.told and not [text for text in self.told if text not in seen], seen

@@ -23,6 +23,7 @@ from evolver.protocols import (
     Request,
 )
 from evolver.records import Completion, Connection, Rollout, Score, ToolCall, Usage
+from evolver.score import score_of
 from harnesses.harness import Environment
 
 HOME = "/home/user"
@@ -250,17 +251,7 @@ class FakeGrader:
 
     async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
         self.graded.append(state)
-        return [
-            Score(
-                criterion=c.id,
-                weight=c.weight,
-                required=c.required,
-                value=self.values.get(c.id),
-                explanation="fake",
-                grader=self.name,
-            )
-            for c in criteria
-        ]
+        return [score_of(c, self.values.get(c.id), "fake", self.name) for c in criteria]
 
     async def aclose(self) -> None:
         return None

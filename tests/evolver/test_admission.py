@@ -86,7 +86,7 @@ async def verdicts(
         demonstrator=Demonstrator(patience_s=0.2),
         gui=read_tree(seed_path("alpha")),
         terminal=read_tree(seed_path("beta1")),
-        oracle_needed=oracle_needed,
+        imported=frozenset() if oracle_needed else frozenset(t.id for t in tasks),
     )
     return [a async for a in admit(tasks, bench, path)], sandboxes
 

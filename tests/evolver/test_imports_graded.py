@@ -62,7 +62,7 @@ async def admitted(*tasks: Task) -> list[Admission]:
         demonstrator=Demonstrator(),
         gui=read_tree(seed_path("alpha")),
         terminal=read_tree(seed_path("beta1")),
-        oracle_needed=False,
+        imported=frozenset(task.id for task in tasks),
     )
     try:
         return [verdict async for verdict in admit(tasks, bench)]

@@ -106,7 +106,7 @@ class Server:
         png, settled = self._with_screen().shot(settle_s)
         return {"settled": settled, "width": self.screen.width, "height": self.screen.height}, png
 
-    def on_act(self, body, **action):
+    def on_act(self, action, body):
         screen = self._with_screen()
         screen.wait_ready()
         import keyboard
