@@ -15,8 +15,7 @@ from evolver.protocols import Act, Sandboxes
 from evolver.sandboxes.machine import Machine, Wire
 from evolver.testing import blank_png
 from harnesses.harness import Environment
-from tests.sandboxes.desk import at, browse, element, said, sheet, show, until
-from tests.sandboxes.test_desktop_typing import TYPED
+from tests.sandboxes.desk import element, sheet, show
 
 pytestmark = pytest.mark.desktop
 
@@ -106,17 +105,3 @@ async def test_s25_a_failed_capture_is_tried_once_more_and_an_empty_picture_is_n
     with pytest.raises(SandboxLost, match="no PNG"):
         await machine.screenshot()
     assert left == [good]
-
-
-async def test_s15_typing_is_byte_exact_in_a_browser(backend: Sandboxes) -> None:
-    """On a fresh machine, as every attempt has one: a browser that is started anew there may lose its first keys."""
-    box = await backend.open(Environment(image="desktop"), run_id="test", ttl_s=60)
-    await browse(box, "<textarea aria-label=words cols=80 rows=20 oninput='say(\"text\", this.value)'></textarea>")
-    await box.act(at("left_click", await element(box, "words")))
-    text = TYPED.replace("\t", "")  # in a page, a tab leaves the field
-    await box.act(Act("type", text=text + "\t"))
-
-    async def arrived() -> bool:
-        return await said(box, "text") == text
-
-    await until(arrived, f"the page does not hold {text!r}")

@@ -11,7 +11,7 @@ import pytest
 
 from evolver.errors import BadAction
 from evolver.protocols import Act, Sandbox
-from tests.sandboxes.desk import sheet, show
+from tests.sandboxes.desk import at, browse, element, said, sheet, show, tidy, until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -56,6 +56,23 @@ async def test_s15_typing_is_byte_exact_in_the_cells_of_a_sheet(desk: Sandbox) -
     await save(desk)
     cells = openpyxl.load_workbook(io.BytesIO(await desk.read("book.xlsx"))).active
     assert [[cell.value for cell in row] for row in cells.rows] == [[first, second], [first, None]]
+
+
+async def test_s15_typing_is_byte_exact_in_a_browser(desk: Sandbox) -> None:
+    """Again and again: one that starts quickly is drawn before it takes keys."""
+    text = TYPED.replace("\t", "")  # in a page, a tab leaves the field
+
+    async def arrived() -> bool:
+        return await said(desk, "text") == text
+
+    for _ in range(3):
+        page = "<textarea aria-label=words cols=80 rows=20 oninput='say(\"text\", this.value)'></textarea>"
+        await browse(desk, page)
+        await desk.act(at("left_click", await element(desk, "words")))
+        await desk.act(Act("type", text=text + "\t"))
+
+        await until(arrived, f"the page does not hold {text!r}")
+        await tidy(desk)
 
 
 async def test_s16_punctuation_is_never_substituted_whatever_the_layout(desk: Sandbox) -> None:

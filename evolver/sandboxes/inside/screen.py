@@ -15,6 +15,7 @@ QUIET_S = 0.25  # the screen has settled when it has not changed for this long w
 BUSY_QUIET_S = 2.5  # or for this long although they work (a job in the background, or a window that is still loading)
 IDLE_SHARE = 0.2  # of one core
 AFTER_ACT_S = 0.45  # and not earlier than this after an action: applications answer late
+OPENED_S = 1.0  # nor after a window came or went: a browser that is drawn already may lose the first keys all the same
 
 
 class ScreenLost(Exception):
@@ -37,6 +38,7 @@ def png(width, height, rgb):
 class Screen:
     def __init__(self, width, height, env):
         self.width, self.height, self.last_act = width, height, 0.0
+        self._managed, self._opened = (), 0.0
         self._frame, self._last, self._x, self._ready = None, (None, None), None, False
         if not people.SEPARATE:
             os.makedirs(FOLDER, exist_ok=True)
@@ -82,11 +84,18 @@ class Screen:
             if time.monotonic() > deadline:
                 raise ScreenLost("the desktop did not start")
             time.sleep(0.02)
-        self._ready = True
+        self._note_windows()
+        self._opened, self._ready = 0.0, True
 
     def _property(self, window, name):
         found = window.get_full_property(self.x.intern_atom(name), 0)
         return None if found is None else found.value
+
+    def _note_windows(self):
+        """Keeps when a window was first seen to have come or gone."""
+        managed = tuple(self._property(self.x.screen().root, "_NET_CLIENT_LIST") or ())
+        if managed != self._managed:
+            self._managed, self._opened = managed, time.monotonic()
 
     def _clients(self, order="_NET_CLIENT_LIST"):
         """(title, is the desktop) of the windows that the window manager manages."""
@@ -105,6 +114,7 @@ class Screen:
     def windows(self, order="_NET_CLIENT_LIST"):
         """Titles, oldest first; with _NET_CLIENT_LIST_STACKING the topmost last."""
         self.wait_ready()
+        self._note_windows()
         return [title for title, desktop in self._clients(order) if not desktop]
 
     def _pixels(self):
@@ -129,9 +139,11 @@ class Screen:
         while now - started < settle_s:
             time.sleep(0.05)
             fresh, now = self._pixels(), time.monotonic()
+            self._note_windows()
+            earliest = max(still_since + QUIET_S, self.last_act + AFTER_ACT_S, self._opened + OPENED_S)
             if fresh != pixels:
                 pixels, still_since, worked = fresh, now, people.work({self.xvfb.pid})[0]
-            elif now - still_since >= QUIET_S and now - self.last_act >= AFTER_ACT_S:
+            elif now >= earliest:
                 used, waiting = people.work({self.xvfb.pid})
                 busy = waiting or used - worked > IDLE_SHARE * (now - still_since)
                 if not busy or now - still_since >= BUSY_QUIET_S:
