@@ -1,0 +1,117 @@
+"""Records of what attempts say of a harness: evaluations, candidates, decisions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from devset.task import Split
+from evolver.records.attempts import Channel, Finite, Purpose, Record, Unit
+
+
+class Interval(Record):
+    """A point with its 95 % interval; all three None when there is nothing to estimate from."""
+
+    point: Finite | None
+    low: Finite | None
+    high: Finite | None
+    n: int
+    method: str
+
+
+class ChannelRow(Record):
+    """One app under one harness: what was called, what it took, how often it worked."""
+
+    app: str
+    rollouts: int
+    gui_calls: int
+    terminal_calls: int
+    none_turns: int
+    switches: int
+    tokens: int | None
+    seconds: Finite
+    success_by_channel: dict[Channel, Interval]
+
+
+class Evaluation(Record):
+    id: str
+    purpose: Purpose
+    harness_id: str
+    model_id: str
+    split: Split
+    seed: int
+    attempts: int
+    n_tasks: int
+    n_unscored: int
+    success: Interval
+    success_seen: Interval | None
+    success_unseen: Interval | None
+    rubric: Interval
+    tokens_per_task: Interval
+    tokens_per_solved: Finite | None
+    cost_usd: Finite | None
+    seconds_per_task: Finite | None
+    channels: tuple[ChannelRow, ...]
+    tasks_sha256: str
+
+
+class Flip(Record):
+    task_id: str
+    probability: Unit
+
+
+class Manifest(Record):
+    """What the author claims: the reason, and the flips it predicts."""
+
+    why: str
+    predicted_flips: tuple[Flip, ...] = ()
+    predicted_regressions: tuple[Flip, ...] = ()
+    expected_token_change: Finite | None = None
+    expected_channel_change: dict[str, Finite] = Field(default_factory=dict)
+
+
+class Candidate(Record):
+    """A proposed harness. `components` comes from the tree diff, never from the author."""
+
+    id: str
+    name: str
+    harness_id: str
+    parents: tuple[str, ...]
+    author: str
+    components: tuple[Literal["F", "T", "P", "E"], ...]
+    changes: tuple[str, ...]
+    manifest: Manifest
+    author_tokens: int | None = None
+    author_cost_usd: Finite | None = None
+    proposed_at: Finite
+
+
+class Look(Record):
+    """One look of the race: the effect on `dev` after so many attempts a task of the candidate and of the incumbent."""
+
+    attempts: int
+    pool: int = 0
+    effect: Interval
+    p_value: Unit | None
+    alpha: Finite
+    verdict: Literal["continue", "pass", "futile"]
+
+
+class Decision(Record):
+    id: str
+    candidate_id: str
+    candidate_harness: str
+    incumbent_harness: str
+    verdict: Literal["promote", "keep", "reject", "inconclusive"]
+    looks: tuple[Look, ...]
+    confirmation: Interval | None
+    confirmation_p: Unit | None
+    cumulative: Interval | None = None
+    alpha_spent: Finite  # the chance with which a neutral edit in its place is promoted
+    flip_rate_aa: Finite | None
+    flip_rate_ab: Finite | None
+    tokens_per_solved: Finite | None
+    incumbent_tokens_per_solved: Finite | None
+    reasons: tuple[str, ...]
+    decided_at: Finite
