@@ -86,7 +86,7 @@ def evidence_of(lab: Lab) -> Evidence:
     """What authors are told: harnesses and verdicts, and no task of select or test."""
     population = population_of(lab)
     lines = [f"{d.candidate_harness[:12]}: {d.verdict}" for d in population.decisions]
-    return Evidence(str(lab.store.path), population.incumbent or "", len(population.decisions), "\n".join(lines))
+    return Evidence(population.incumbent or "", len(population.decisions), "\n".join(lines), {})
 
 
 async def _follow_promotions(lab: Lab, distil: Distil) -> None:

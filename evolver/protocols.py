@@ -165,12 +165,15 @@ class Sandboxes(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an author may know: the parent, and bounded views of the run (never a `select` or `test` task)."""
+    """What an author may know: the parent, and bounded views of the run (never a `select` or `test` task).
 
-    run_dir: str
+    `summary` is Markdown; `files` is what lies under /evidence (relative path → bytes).
+    """
+
     parent_harness: str
     generation: int
     summary: str
+    files: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)

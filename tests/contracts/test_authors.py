@@ -21,7 +21,7 @@ class OnAnEmptyRun(AuthorContract):
         self.store = Store.create(tmp_path / "run", RunConfig())
         self.library = Library(tmp_path / "run" / "library")
         root = self.library.add_seed("alpha")
-        self.evidence = Evidence(run_dir=str(tmp_path / "run"), parent_harness=root, generation=0, summary="")
+        self.evidence = Evidence(parent_harness=root, generation=0, summary="", files={})
 
 
 class TestHuman(OnAnEmptyRun):

@@ -40,7 +40,7 @@ class Bench:
             self.store.append(root)
 
     def evidence(self) -> Evidence:
-        return Evidence(str(self.store.path), self.root, 0, "")
+        return Evidence(self.root, 0, "", {})
 
     def structured(self, n: int = 20, space: tuple[str, ...] = ()) -> Structured:
         return Structured(StructuredAuthor(kind="structured", n=n, space=space), self.store, self.library)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -70,12 +69,13 @@ async def test_evidence_for_authors_names_no_task_of_select_or_test(tmp_path: Pa
     await run(lab, tasks=split_tasks, distil=Students(lab))
     played = {(r.key.split, r.key.task_id) for r in lab.store.all(Rollout)}
     assert {split for split, _ in played} == {"dev", "select", "test"} and lab.store.all(Decision)
-    told = json.dumps({**asdict(evidence_of(lab)), "run_dir": ""})
-    ids = {rollout.id for rollout in lab.store.all(Rollout)}
+    evidence = evidence_of(lab)
+    told = evidence.summary + "".join(path + data.decode() for path, data in evidence.files.items())
+    ids = {rollout.id for rollout in lab.store.all(Rollout) if rollout.key.split != "dev"}
     for split in ("select", "test"):
         secret = [task for task in split_tasks(split) if (split, task.id) in played]
         assert secret and not any(task.id in told for task in secret)
-    assert not any(one in told for one in ids), "nor an attempt, through which a task could be read"
+    assert not any(one in told for one in ids), "nor an attempt at one, through which it could be read"
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
