@@ -74,3 +74,15 @@ class Opening(Record):
     flagged: bool
     who: str
     at: Finite
+
+
+class SelfCheck(Record):
+    """One check of the experiment itself, played once before its first candidate (evolver.selfcheck)."""
+
+    id: str
+    check: Literal["a_a", "planted_flaw", "no_op_edit", "idle_agent", "oracle"]
+    outcome: Literal["passed", "failed", "not_judged"]
+    effect: Interval
+    p_value: Unit | None
+    reason: str
+    at: Finite

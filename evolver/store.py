@@ -27,7 +27,7 @@ from typing import TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
 
-from evolver.audit import Calibration, Judgement, Opening
+from evolver.audit import Calibration, Judgement, Opening, SelfCheck
 from evolver.config import RunConfig, changed_fields, parse_config
 from evolver.disk import locked, make_folder, on_disk, replace, sync, write_all
 from evolver.errors import UsageError
@@ -38,11 +38,14 @@ from evolver.records import (
     Distillation,
     Ending,
     Evaluation,
+    Final,
+    Frozen,
     Gap,
     LedgerEntry,
     Record,
     Rollout,
     Scorecard,
+    Stage,
 )
 
 R = TypeVar("R", bound=Record)
@@ -54,12 +57,16 @@ LOGS: dict[type[Record], str] = {
     Distillation: "distillations",
     Ending: "endings",
     Evaluation: "evaluations",
+    Final: "finals",
+    Frozen: "frozen",
     Gap: "gaps",
     Judgement: "judgements",
     LedgerEntry: "ledger",
     Opening: "openings",
     Rollout: "rollouts",
     Scorecard: "scorecards",
+    SelfCheck: "checks",
+    Stage: "stages",
 }
 
 

@@ -29,11 +29,23 @@ from evolver.records.attempts import (
     Unit,
     Usage,
 )
-from evolver.records.outcomes import Distillation, Ending, Gap
-from evolver.records.verdicts import Candidate, ChannelRow, Decision, Evaluation, Flip, Interval, Look, Manifest
+from evolver.records.outcomes import Arm, Distillation, Ending, Final, Frozen, Gap
+from evolver.records.verdicts import (
+    Candidate,
+    ChannelRow,
+    Decision,
+    Evaluation,
+    Flip,
+    GuardResult,
+    Interval,
+    Look,
+    Manifest,
+    Stage,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Arm",
     "Candidate",
     "Channel",
     "ChannelRow",
@@ -44,9 +56,12 @@ __all__ = [
     "Ending",
     "Evaluation",
     "Failure",
+    "Final",
     "Finite",
     "Flip",
+    "Frozen",
     "Gap",
+    "GuardResult",
     "Image",
     "ImageRule",
     "Interval",
@@ -63,6 +78,7 @@ __all__ = [
     "RolloutKey",
     "Score",
     "Scorecard",
+    "Stage",
     "StopReason",
     "Text",
     "ToolCall",

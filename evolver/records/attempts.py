@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 
 Channel = Literal["gui", "terminal", "both", "none"]
 Role = Literal["author", "teacher", "judge", "student"]
-Purpose = Literal["admit", "calibrate", "race", "confirm", "train", "test", "adhoc"]
+Purpose = Literal["admit", "calibrate", "race", "confirm", "train", "test", "adhoc", "check"]
 ImageRule = Literal["qwen2", "qwen3", "openai_tiles", "openai_patches"]  # how a model counts an image (tokens.py)
 StopReason = Literal["finished", "infeasible", "step_limit", "time_limit", "bad_replies", "error"]
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]  # strict: True and "0.5" are no numbers
@@ -232,3 +232,4 @@ class LedgerEntry(Record):
     cost_usd: Finite | None
     rollout_id: str | None = None
     at: Finite
+    seconds: Finite | None = None  # from asking to the answer; None where nobody took the time

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from evolver.records.attempts import Finite, Record
+from evolver.records.attempts import Finite, Record, Unit
 from evolver.records.verdicts import Interval
 
 
@@ -50,6 +50,59 @@ class Gap(Record):
     amplification: Interval
     n_tasks: int
     student_seeds: tuple[int, ...]
+    notes: tuple[str, ...]
+    at: Finite
+
+
+class Arm(Record):
+    """One harness in the final comparison: its attempts on `test` and what they came to."""
+
+    name: str
+    harness_id: str
+    attempts: int
+    n_unscored: int
+    success: Interval
+    tokens_per_attempt: Finite | None
+
+
+class Frozen(Record):
+    """What the final comparison will be, fixed before any of it is played; no candidate is proposed or raced after it.
+
+    `first` is the number of the first attempt: those below it were played for something else. `arms` maps the arms'
+    names to harness ids; the original plays `best_of` attempts a task where that is more than `attempts`.
+    """
+
+    id: str
+    teacher: str
+    arms: dict[str, str]
+    attempts: int
+    best_of: int
+    first: int
+    alpha: Finite
+    tag: str
+    at: Finite
+
+
+class Final(Record):
+    """The result on `test`: incumbent minus original on fresh attempts, and the baselines.
+
+    `mcnemar_p` is the exact two-sided test of first attempts, a diagnostic beside the verdict's own test `p_better`.
+    `best_of` is the success of an original that is given `k` attempts and an oracle that picks the right one.
+    """
+
+    id: str
+    frozen_id: str
+    arms: tuple[Arm, ...]
+    effect: Interval
+    p_better: Unit | None
+    mcnemar_p: Unit | None
+    best_of: Interval
+    k: int
+    against_best_of: Interval
+    flip_rate: Finite | None
+    n_tasks: int
+    seed: int
+    tasks_sha256: str
     notes: tuple[str, ...]
     at: Finite
 

@@ -85,6 +85,7 @@ class Candidate(Record):
     author_tokens: int | None = None
     author_cost_usd: Finite | None = None
     proposed_at: Finite
+    hidden_neutral: bool = False  # an edit that can't matter, judged to count false accepts; never in the lineage
 
 
 class Look(Record):
@@ -98,7 +99,26 @@ class Look(Record):
     verdict: Literal["continue", "pass", "futile"]
 
 
+class GuardResult(Record):
+    """What one guard saw of a candidate that was about to be promoted. `interval` is of the harm or the shift that the
+    guard limits, in the unit of `limit`; `subject` is the app where the guard looks at each.
+
+    held: within the limit, or not shown to be beyond it; tripped: no promotion, whatever was gained; flagged: beyond
+    the limit, pointed out; unmeasured: too little to judge by; off: switched off.
+    """
+
+    guard: Literal["app", "tokens", "dollars", "seconds", "infra", "channel", "rubric"]
+    subject: str = ""
+    outcome: Literal["held", "tripped", "flagged", "unmeasured", "off"]
+    interval: Interval
+    limit: Finite
+    p_value: Unit | None = None
+    reason: str
+
+
 class Decision(Record):
+    """A verdict with its grounds. `teacher` is the id of the model that played both arms; empty in old records."""
+
     id: str
     candidate_id: str
     candidate_harness: str
@@ -115,3 +135,23 @@ class Decision(Record):
     incumbent_tokens_per_solved: Finite | None
     reasons: tuple[str, ...]
     decided_at: Finite
+    guards: tuple[GuardResult, ...] = ()
+    teacher: str = ""
+
+
+class Stage(Record):
+    """A named step of a lineage (alpha, beta, ...): from here on it stands for `harness_id` played by `teacher`.
+
+    A change of the teacher model is a step of its own kind: results on its two sides are never compared. `before_*` is
+    where the stage before stood, empty at the first one.
+    """
+
+    id: str
+    name: str
+    kind: Literal["harness", "teacher"]
+    harness_id: str
+    teacher: str
+    before_harness: str
+    before_teacher: str
+    why: str
+    at: Finite
