@@ -1,8 +1,10 @@
 """The directory format of a task: field names follow Harbor's task.toml, files lie where the agent may see them or not.
 
-    task.toml  instruction.md  setup.sh  exec/  hidden/  gt/  check.py  oracle/terminal.sh  oracle/gui.toml  SOURCE
+    task.toml  instruction.md  setup.sh  exec/  hidden/  gt/  check.py  oracle/terminal.sh  oracle/gui.toml
+    oracle/reason.md  SOURCE
 
-In `oracle/terminal.sh` each command follows a line `# step: <summary>`. Reading what was written gives the same hash.
+In `oracle/terminal.sh` each command follows a line `# step: <summary>`; `oracle/reason.md` says why an infeasible task
+can't be done. Reading what was written gives the same hash.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ def write_task_dir(task: Task, path: Path) -> None:
     }
     texts = {"task.toml": tomlkit.dumps(toml), "instruction.md": task.instruction, "check.py": task.check}
     texts |= {"setup.sh": task.setup, "SOURCE": task.source}
+    texts["oracle/reason.md"] = task.oracle.reason
     if task.oracle.terminal is not None:
         texts["oracle/terminal.sh"] = "".join(f"{_STEP}{s.summary}\n{s.command}\n\n" for s in task.oracle.terminal)
     if task.oracle.gui is not None:
@@ -77,7 +80,11 @@ def read_task_dir(path: Path) -> Task:
         "check": _text(path / "check.py"),
         "check_pip": _section(path, toml, "verifier").get("pip", []),
         "source": _text(path / "SOURCE", optional=True),
-        "oracle": {"terminal": _terminal(path / "oracle/terminal.sh"), "gui": _gui(path / "oracle/gui.toml")},
+        "oracle": {
+            "terminal": _terminal(path / "oracle/terminal.sh"),
+            "gui": _gui(path / "oracle/gui.toml"),
+            "reason": _text(path / "oracle/reason.md", optional=True),
+        },
     }
     try:
         task = Task.model_validate(fields)

@@ -126,8 +126,11 @@ class TerminalStep(Strict):
 
 
 class Oracle(Strict):
+    """Known ways to do a task. Of one that is not feasible: how to find that out, and the `reason` to give up with."""
+
     terminal: tuple[TerminalStep, ...] | None = None
     gui: tuple[GuiStep, ...] | None = None
+    reason: str = ""
 
     @property
     def channels(self) -> frozenset[Channel]:
@@ -183,6 +186,8 @@ def task_hash(task: Task) -> str:
     fields["channels"] = sorted(task.channels)
     if not task.check_pip:  # a task without keeps the hash that it had before there were such packages
         del fields["check_pip"]
+    if not task.oracle.reason:  # likewise
+        del fields["oracle"]["reason"]
     for name in _FILES:
         files: dict[str, bytes] = getattr(task, name)
         fields[name] = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pprint
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from devset.checks.home import sha256
 from devset.task import Category, Criterion, GuiStep, OpenApp, Oracle, Rubric, Task, TerminalStep, task_hash
 
-Group = Literal["files", "text", "sheets", "documents", "crossing"]
+Group = Literal["files", "text", "sheets", "documents", "crossing", "pages", "records"]
 SlotType = Literal["name", "path", "text", "number", "code", "count", "names", "numbers"]
 SlotValue = str | int | float | tuple[str, ...] | tuple[int, ...]
 
@@ -52,13 +52,19 @@ class Post:
     checks: tuple[Check, ...]
 
 
+def lines_post(criterion: str, description: str, path: str, lines: Sequence[str]) -> Post:
+    """The commonest criterion: the file at `path` has exactly these lines."""
+    return Post(criterion, description, (check("text_is", path=path, expected=[*lines]),))
+
+
 @dataclass(frozen=True)
 class Binding:
     """A family with every slot filled.
 
     `wordings` are templates over the slots; the one used is drawn with the slots. `files` are put into the home.
     `nonces` maps each secret value to the one file that may show it ("" when only the grader knows it). `mutants` are
-    wrong solutions and `equivalents` other right ones, as shell scripts by name.
+    wrong solutions and `equivalents` other right ones, as shell scripts by name. `infeasible` is the reason why
+    nobody can do what is asked: what is right then is to find that out, change nothing and give up with a reason.
     """
 
     slots: Mapping[str, SlotValue]
@@ -75,6 +81,7 @@ class Binding:
     nonces: Mapping[str, str] = field(default_factory=dict)
     open: tuple[OpenApp, ...] = ()
     setup: str = ""
+    infeasible: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,8 @@ class Family:
         if set(made.slots) != set(self.slots):
             raise ValueError(f"family {self.name!r}: slots must be {sorted(self.slots)}, got {sorted(made.slots)}")
         wording = Random(f"{self.name}/{seed}/wording").choice(made.wordings)
-        post = (*made.post, *_frame(made))
+        post = (*made.post, *frame(made))
+        oracle = Oracle(terminal=made.terminal, gui=made.gui, reason=made.infeasible)
         task = Task(
             id=f"{self.name}-{seed:04d}",
             hash="",
@@ -117,20 +125,22 @@ class Family:
             instruction=wording.format(**made.slots),
             category=self.category,
             apps=self.apps,
-            channels=Oracle(terminal=made.terminal, gui=made.gui).channels,
+            channels=oracle.channels,
+            feasible=not made.infeasible,
             rubric=Rubric(criteria=tuple(Criterion(id=p.criterion, description=p.description) for p in post)),
             open=made.open,
             exec_files=dict(made.files),
             setup=made.setup,
             check=check_program(post),
-            oracle=Oracle(terminal=made.terminal, gui=made.gui),
+            oracle=oracle,
             requires_pip=self.requires_pip,
             source=f"devset.families: {self.name}, seed {seed}",
         )
         return task.model_copy(update={"hash": task_hash(task)})
 
 
-def _frame(made: Binding) -> tuple[Post, ...]:
+def frame(made: Binding) -> tuple[Post, ...]:
+    """The criterion that watches the given files which are not to be written; none where there are no such files."""
     others: dict[str, JsonValue] = {p: sha256(data) for p, data in made.files.items() if p not in made.writes}
     if not others:
         return ()

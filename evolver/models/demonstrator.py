@@ -112,7 +112,8 @@ class BoundDemonstrator:
             return ending
         if reply.calls:
             return reply
-        ending = _ending(tools, "success") if self._task.feasible else _ending(tools, "failure", CANNOT)
+        why = self._task.oracle.reason or CANNOT
+        ending = _ending(tools, "success") if self._task.feasible else _ending(tools, "failure", why)
         ending.slips = reply.slips
         return ending
 
