@@ -57,14 +57,22 @@ class Evaluation(Record):
 
 
 class Flip(Record):
+    """A task that is solved under the parent and not under the candidate, or the other way round, by which edit."""
+
     task_id: str
     probability: Unit
+    edit: str = ""
 
 
 class Manifest(Record):
-    """What the author claims: the reason, and the flips it predicts."""
+    """What the author claims: the reason, its edits in words, and the flips it predicts.
+
+    `expected_token_change` is relative (-0.2: a fifth fewer tokens a task); `expected_channel_change` is, per app, the
+    change of the share of calls that go through the terminal (-1..1).
+    """
 
     why: str
+    edits: tuple[str, ...] = ()
     predicted_flips: tuple[Flip, ...] = ()
     predicted_regressions: tuple[Flip, ...] = ()
     expected_token_change: Finite | None = None
@@ -86,6 +94,24 @@ class Candidate(Record):
     author_cost_usd: Finite | None = None
     proposed_at: Finite
     hidden_neutral: bool = False  # an edit that can't matter, judged to count false accepts; never in the lineage
+
+
+class FailedProposal(Record):
+    """A proposal that became no candidate: why each version of it was refused, and what its author was paid.
+
+    `changes` are those of the last version that could be read, `why` its author's reason.
+    """
+
+    id: str
+    author: str
+    parent: str
+    reasons: tuple[str, ...]
+    why: str = ""
+    changes: tuple[str, ...] = ()
+    rollout_ids: tuple[str, ...]
+    author_tokens: int | None
+    author_cost_usd: Finite | None
+    failed_at: Finite
 
 
 class Look(Record):
