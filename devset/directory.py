@@ -31,7 +31,7 @@ def write_task_dir(task: Task, path: Path) -> None:
     """Writes the task into `path`, which must not exist yet."""
     path.mkdir(parents=True)
     whole = task.model_dump(mode="json", exclude_none=True, include={"rubric", "open", *_TASK_FIELDS})
-    toml = {
+    toml: dict[str, Any] = {
         "version": "1.0",
         "task": {"id": task.id} | {name: whole[name] for name in _TASK_FIELDS} | {"channels": sorted(task.channels)},
         "agent": {"timeout_sec": task.limits.agent_timeout_s},
@@ -39,6 +39,8 @@ def write_task_dir(task: Task, path: Path) -> None:
         "environment": {"build_timeout_sec": task.limits.setup_timeout_s, "open": whole["open"]},
         "rubric": whole["rubric"]["criteria"],
     }
+    if task.skills:
+        toml["task"]["skills"] = list(task.skills)
     texts = {"task.toml": tomlkit.dumps(toml), "instruction.md": task.instruction, "check.py": task.check}
     texts |= {"setup.sh": task.setup, "SOURCE": task.source}
     texts["oracle/reason.md"] = task.oracle.reason

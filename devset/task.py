@@ -152,6 +152,8 @@ class Task(Strict):
     "explanation": str}. Any other exit is a checker error, never a score. `check_pip` names the packages
     that it needs beside the office libraries; such a check may run what the agent wrote, so its machine is used once.
 
+    `skills` names the families that a composed task is made of; of any other task it is empty, see `skill_ids`.
+
     `hash` is the sha256 over everything here but `hash` itself and what a split says of the task (`split`,
     `seen_in_training`); see `task_hash`.
     """
@@ -178,14 +180,21 @@ class Task(Strict):
     oracle: Oracle = Oracle()
     requires_pip: tuple[str, ...] = ()
     source: str = ""
+    skills: tuple[str, ...] = ()
+
+    @property
+    def skill_ids(self) -> tuple[str, ...]:
+        """The skills that it takes: those that it is composed of, else its family."""
+        return self.skills or (self.family,)
 
 
 def task_hash(task: Task) -> str:
     """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256."""
     fields = task.model_dump(exclude={"hash", "split", "seen_in_training", "channels", *_FILES})
     fields["channels"] = sorted(task.channels)
-    if not task.check_pip:  # a task without keeps the hash that it had before there were such packages
-        del fields["check_pip"]
+    for name in ("check_pip", "skills"):  # a task without keeps the hash that it had before there were such fields
+        if not fields[name]:
+            del fields[name]
     if not task.oracle.reason:  # likewise
         del fields["oracle"]["reason"]
     for name in _FILES:
