@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evolver.config import Cap, Caps
 from evolver.errors import BudgetSpent, UsageError
@@ -71,10 +71,14 @@ class Budget:
         self._read += len(entries)
         return self._total if role is None else self._by_role.get(role, Spent())
 
-    def check(self, role: Role) -> None:
-        """Call before each rollout and each call of a judge. Raises `BudgetSpent` naming the cap that is reached."""
+    def check(self, role: Role, *, tokens: int = 0, cost_usd: float = 0.0) -> None:
+        """Call before each rollout and each call of a judge. Raises `BudgetSpent` naming the cap that is reached.
+
+        `tokens` and `cost_usd` were taken already and are not in the ledger yet.
+        """
         for name, spent, cap in (("", self.spent(), self._caps), (f"{role}.", self.spent(role), self._caps.of(role))):
-            _hold(f"caps.{name}", spent, cap)
+            more = replace(spent, tokens=spent.tokens + tokens, cost_usd=spent.cost_usd + cost_usd)
+            _hold(f"caps.{name}", more, cap)
 
     def proposals(self, need: Need) -> tuple[int, str] | None:
         """How many proposals the caps still buy, and the cap that binds first; None where no cap says."""

@@ -59,7 +59,7 @@ class Lab:
         self.budget = Budget(store, store.config.caps)
         self.observers: list[Observer] = []
         self._harnesses: dict[str, Harness] = {}
-        self._keys = keys_in(store.config.key_names)
+        self.keys = keys_in(store.config.key_names)
         self._read = 0
         self._rollouts: dict[RolloutKey, list[Rollout]] = {}
         self._charge_what_a_crash_left_out()
@@ -161,14 +161,14 @@ class Lab:
             self.budget.check(role)
             job = Job(
                 key=key,
-                rollout_id=_rollout_id(key, len(earlier)),
+                rollout_id=rollout_id(key, len(earlier)),
                 harness=self.harness(key.harness_id),
                 task=task,
                 model=player,
                 run_id=self.store.run_id,
                 retry_of=earlier[-1].id if earlier else None,
                 ttl_s=self.config.sandbox.ttl_s,
-                keys=self._keys,
+                keys=self.keys,
             )
             rollout, card = await self.play(job, role)
             earlier.append(rollout)
@@ -178,6 +178,11 @@ class Lab:
 
     async def play(self, job: Job, role: Role) -> tuple[Rollout, Scorecard]:
         """Runs one attempt, keeps its record, charges it to `role` and grades what it left."""
+        rollout, state = await self.run(job, role)
+        return rollout, await self._grade(rollout, job.task, state)
+
+    async def run(self, job: Job, role: Role) -> tuple[Rollout, bytes | None]:
+        """`play` without the grading: the rollout and the frozen home."""
         try:
             rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
         except Interrupted as stop:
@@ -186,7 +191,7 @@ class Lab:
             raise
         await self._keep(rollout)
         self._charge(rollout, role)
-        return rollout, await self._grade(rollout, job.task, state)
+        return rollout, state
 
     def _state(self, rollout: Rollout) -> bytes | None:
         return None if rollout.state_sha256 is None else self.store.blob(rollout.state_sha256)
@@ -198,7 +203,7 @@ class Lab:
                 criteria = [c for c in task.rubric.criteria if c.grader == grader.name]
                 if criteria:
                     found = await grader.grade(criteria, task, rollout, state)
-                    scores += [redacted_record(score, self._keys) for score in found]
+                    scores += [redacted_record(score, self.keys) for score in found]
         card = scorecard(rollout, task, scores, self._cost(rollout))
         await self._keep(card)
         return card
@@ -226,7 +231,12 @@ class Lab:
         charged = {entry.rollout_id for entry in self.store.all(LedgerEntry)}
         for rollout in self.store.all(Rollout):
             if rollout.id not in charged:
-                self._charge(rollout, "teacher" if rollout.key.model_id == self.model.id else "student")
+                self._charge(rollout, self._role_of(rollout))
+
+    def _role_of(self, rollout: Rollout) -> Role:
+        if rollout.key.purpose == "author":
+            return "author"
+        return "teacher" if rollout.key.model_id == self.model.id else "student"
 
 
 def _tries(rollouts: Sequence[Rollout]) -> int:
@@ -256,7 +266,8 @@ class _Tally:
         return {"success": share, "tokens": self._tokens}
 
 
-def _rollout_id(key: RolloutKey, tries: int) -> str:
+def rollout_id(key: RolloutKey, tries: int) -> str:
+    """The id of the attempt that follows `tries` others of its key."""
     return "r-" + hashlib.sha256(f"{key.model_dump_json()}#{tries}".encode()).hexdigest()[:16]
 
 

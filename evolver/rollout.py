@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from shlex import quote
@@ -36,6 +36,7 @@ from evolver.tools.dispatch import HARNESS_DIR
 from harnesses.harness import Harness
 
 HOME = "/home/user"
+EVIDENCE = "/evidence"  # what an author may read beside the task
 HIDDEN = "/tmp/hidden"  # what a task's setup may read; gone before the agent starts
 PROGRAMS = "files/"  # the part of a harness tree that runs in the sandbox
 WINDOW_WAIT_S = 30.0
@@ -43,10 +44,15 @@ WRITERS = ThreadPoolExecutor(32, "blobs")  # they wait for the disk, and disks s
 FINISH_CHECK = "Look once more whether everything that was asked is done and saved. If so, terminate again."
 
 
+def always(turns: Sequence[Turn]) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Job:
     """What to run: everything that decides the outcome of one attempt. Its sandbox ends by itself after `ttl_s`;
-    `keys` are masked in everything that a model, a tool or an error says."""
+    `keys` are masked in everything that a model, a tool or an error says. `evidence` (path → bytes) lies in /evidence,
+    to be read. `goes_on` is asked before each call, and ends the attempt (stop reason `cap`) by saying no."""
 
     key: RolloutKey
     rollout_id: str
@@ -57,6 +63,8 @@ class Job:
     retry_of: str | None = None
     ttl_s: float = 1_800.0
     keys: tuple[str, ...] = ()
+    evidence: Mapping[str, bytes] = field(default_factory=dict)
+    goes_on: Callable[[Sequence[Turn]], bool] = always
 
     @property
     def image_rule(self) -> ImageRule:
@@ -155,6 +163,8 @@ async def _attempt(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], s
     )
     try:
         progress.image_digest = sandbox.image_digest
+        for path, data in job.evidence.items():
+            await sandbox.write(f"{EVIDENCE}/{path}", data, mode=0o444)
         await set_up(sandbox, job.harness, job.task)
         await _hooks(sandbox, job.harness, "start")
         await _turns(job, sandbox, put_blob, progress)
@@ -219,6 +229,9 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
     context = Context(harness, job.task.instruction, progress.first, job.image_rule)
     bad_replies, tool_seconds, checked = 0, 0.0, not scaffold.finish_check
     for index in range(scaffold.max_steps):
+        if not job.goes_on(progress.turns):
+            progress.stop = "cap"
+            return
         messages, tokens = context.messages(progress.turns)
         wanted = frames_in(messages)
         request = Request(

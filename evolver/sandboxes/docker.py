@@ -201,7 +201,7 @@ class DockerSandboxes(Pool):
             "nano_cpus": int(min(limits.cpus, self._cpus) * 1e9),
             "tmpfs": {"/tmp": f"{own},mode=1777", "/home/user": f"{own},{agent}",
                       "/run/screen": f"rw,nosuid,nodev,size=256m,{screen}",
-                      "/harness": f"{own},{agent}", "/evidence": f"{own},{agent}"},
+                      "/harness": f"{own},{agent}", "/evidence": f"{own},mode=0755"},
         }  # fmt: skip
 
     async def _died(self, container: str) -> str:

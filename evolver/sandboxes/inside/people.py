@@ -6,9 +6,10 @@ import signal
 import subprocess
 import time
 
-AGENT, SCREEN, RELAY = 1000, 1001, 1002
+CONTROL, AGENT, SCREEN, RELAY = 0, 1000, 1001, 1002
 HOME = "/home/user"
 SKELETON = "/opt/evolver/skel"  # what a new home holds
+EVIDENCE = "/evidence/"  # what the agent may read and, where there are users, not change
 TICKS = os.sysconf("SC_CLK_TCK")
 SEPARATE = os.getuid() == 0  # else one uid: what keeps control alive is being PID 1 of the process namespace
 ENV = {
@@ -44,6 +45,11 @@ def acting_as(uid):
     finally:
         os.seteuid(0)
         os.setegid(0)
+
+
+def owner_of(path):
+    """The user that writes a file which comes from outside."""
+    return CONTROL if os.path.normpath(path).startswith(EVIDENCE) else AGENT
 
 
 def popen(argv, uid=AGENT, **options):

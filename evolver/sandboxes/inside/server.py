@@ -91,7 +91,7 @@ class Server:
         return {}, data
 
     def on_write(self, path, mode, body):
-        with people.acting_as(people.AGENT):
+        with people.acting_as(people.owner_of(path)):
             os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o600)
             with os.fdopen(handle, "wb") as file:
