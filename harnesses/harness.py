@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -91,7 +92,24 @@ class Tool(Strict):
             raise ValueError(f"only a computer_use tool has actions, this is a {self.kind} tool")
         if (self.kind == "program") != (self.entry is not None and self.parameters is not None):
             raise ValueError("a program tool needs `entry` and `parameters`, other kinds have neither")
+        if self.parameters is not None:
+            _check_schema(self.parameters)
         return self
+
+
+def _check_schema(parameters: dict[str, JsonValue]) -> None:
+    """Raises ValueError: endpoints refuse every request that holds a broken schema, as if it were the model's fault."""
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        json.dumps(parameters, allow_nan=False)
+        Draft202012Validator.check_schema(parameters)
+    except SchemaError as error:
+        raise ValueError(f"parameters: expected a JSON schema: {error.json_path}: {error.message[:200]}") from error
+    except ValueError as error:
+        raise ValueError(f"parameters: expected a JSON schema: {error}") from error
+    if parameters.get("type") != "object":
+        raise ValueError(f"parameters: expected type = 'object', got {parameters.get('type')!r}")
 
 
 class Prompt(Strict):

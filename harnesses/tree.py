@@ -18,7 +18,7 @@ from harnesses.harness import Environment, Harness, Prompt, Scaffold, Strict, To
 
 SEEDS = ("alpha", "beta1", "beta2")
 LAYOUT = ("scaffold.toml", "environment.toml", "prompt/system.md", "prompt/task.md")
-MAX_FILES, MAX_BYTES = 500, 4_000_000
+MAX_FILES, MAX_BYTES, MAX_DEPTH = 500, 4_000_000, 20
 
 Read = TypeVar("Read", bound=Strict)
 
@@ -155,6 +155,8 @@ def _check_paths(tree: Tree) -> None:
         raise HarnessError(f"the tree: expected at most {MAX_FILES} files and {MAX_BYTES:,} bytes")
     for path in sorted(tree):
         parts = path.split("/")
+        if len(parts) > MAX_DEPTH:
+            raise HarnessError(f"{path[:80]!r}...: expected at most {MAX_DEPTH} folders deep, got {len(parts)}")
         if not all(_is_name(part) for part in parts) or any("/".join(parts[:n]) in tree for n in range(1, len(parts))):
             raise HarnessError(f"{path!r}: expected a relative path of plain names")
         if not _in_layout(path):
@@ -186,13 +188,16 @@ def _text(tree: Tree, path: str) -> str:
 
 
 def _read(model: type[Read], tree: Tree, path: str, name: str | None = None) -> Read:
-    try:
-        fields = tomllib.loads(_text(tree, path))
-    except tomllib.TOMLDecodeError as error:
-        raise HarnessError(f"{path}: expected TOML: {error}") from error
     named = {} if name is None else {"name": name}
+    text = _text(tree, path)
+    try:
+        fields = json.dumps(named | tomllib.loads(text), default=str)
+    except RecursionError:
+        raise HarnessError(f"{path}: expected TOML, got it nested too deeply") from None
+    except ValueError as error:
+        raise HarnessError(f"{path}: expected TOML: {error}") from error
     try:  # strict JSON takes lists for tuples but neither "5" nor true for a number
-        return model.model_validate_json(json.dumps(named | fields, default=str), strict=True)
+        return model.model_validate_json(fields, strict=True)
     except ValidationError as error:
         raise HarnessError("; ".join(f"{path}: {line}" for line in explain(model, error))) from error
 
