@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from devset.families import chains, crossing, documents, editor, files, folders, infeasible, sheets, text
-from devset.families.skill import Family
+from devset.families.skill import Binding, Family
+from devset.task import Task
 
 
 def families() -> dict[str, Family]:
     """Name → family, in a fixed order."""
     modules = (files, folders, editor, text, sheets, documents, crossing, chains, infeasible)
     return {family.name: family for module in modules for family in module.FAMILIES}
+
+
+def binding_of(task: Task) -> Binding | None:
+    """What a family filled its slots with for this task; None for a task of no family."""
+    family, number = families().get(task.family), task.id.rpartition("-")[2]
+    return family.binding(int(number)) if family is not None and number.isdigit() else None

@@ -49,37 +49,55 @@ def _rename(rng: Random) -> Binding:
 
 
 def _new_folder(rng: Random) -> Binding:
-    name, note = f"{draw.stem(rng)}-{draw.code(rng)[:2].lower()}", f"{draw.stem(rng)}.txt"
+    name = f"{draw.stem(rng)}-{draw.code(rng)[:2].lower()}"
+    note, other = (f"{s}.txt" for s in draw.stems(rng, 2))
+    text = draw.text(draw.sentences(rng, 2))
     return Binding(
-        slots={"name": name},
+        slots={"name": name, "note": note},
         wordings=(
-            "Create a new folder called {name} on the Desktop.",
-            "I need an empty folder on the Desktop. Its name should be {name}.",
-            "Please make a folder named {name} on my Desktop, next to the files that are already there.",
+            "Create a new folder called {name} on the Desktop and move the file {note}, which lies there, into it.",
+            "I need a folder {name} on the Desktop with {note} in it: make the folder, then move the file from the "
+            "Desktop into it.",
+            "Please make a folder named {name} on my Desktop and put {note}, which lies on the Desktop, inside.",
         ),
-        files={f"Desktop/{note}": draw.text(draw.sentences(rng, 2))},
-        writes=(f"Desktop/{name}",),
+        files={f"Desktop/{note}": text, f"Desktop/{other}": draw.text(draw.sentences(rng, 2))},
+        writes=(f"Desktop/{name}/{note}", f"Desktop/{name}", f"Desktop/{note}"),
         pre=(check("absent", path=f"Desktop/{name}"),),
         post=(
             Post(
                 "folder",
-                f"An empty folder {name} exists.",
-                (check("folder_lists", path=f"Desktop/{name}", expected=[]),),
+                f"A folder {name} holds the file and nothing else.",
+                (
+                    check("folder_lists", path=f"Desktop/{name}", expected=[note]),
+                    check("file_is", path=f"Desktop/{name}/{note}", sha256_is=sha256(text)),
+                ),
             ),
+            Post("source_gone", "It no longer lies on the Desktop.", (check("absent", path=f"Desktop/{note}"),)),
         ),
-        terminal=steps((f"Create the folder {name}", f"mkdir ~/Desktop/{name}")),
+        terminal=steps(
+            (
+                f"Create {name} and move {note} into it",
+                f"mkdir ~/Desktop/{name} && mv ~/Desktop/{note} ~/Desktop/{name}/",
+            )
+        ),
         gui=(
             gui.click(gui.icon(note), "Ask the desktop for a new folder"),
             gui.key("ctrl+shift+n"),
             gui.key("ctrl+a", f"Type the name {name}", window="Creating New Folder"),
             gui.write(f"{name}\n"),
+            gui.drag(gui.icon(note), gui.icon(name), f"Drag {note} onto the folder {name}"),
         ),
         mutants={
-            "in the home": f"mkdir ~/{name}",
-            "a file": f"touch ~/Desktop/{name}",
-            "other name": f"mkdir ~/Desktop/{name}s",
+            "in the home": f"mkdir ~/{name} && mv ~/Desktop/{note} ~/{name}/",
+            "a file": f"mv ~/Desktop/{note} ~/Desktop/{name}",
+            "other name": f"mkdir ~/Desktop/{name}s && mv ~/Desktop/{note} ~/Desktop/{name}s/",
+            "empty folder": f"mkdir ~/Desktop/{name}",
+            "copied": f"mkdir ~/Desktop/{name} && cp ~/Desktop/{note} ~/Desktop/{name}/",
+            "both files": f"mkdir ~/Desktop/{name} && mv ~/Desktop/*.txt ~/Desktop/{name}/",
         },
-        equivalents={"with parents": f"mkdir -p ~/Desktop/{name}"},
+        equivalents={
+            "with parents": f"mkdir -p ~/Desktop/{name}; cd ~/Desktop && cat {note} > {name}/{note} && rm {note}"
+        },
     )
 
 
@@ -199,12 +217,12 @@ FAMILIES = (
     ),
     Family(
         "files.new-folder",
-        "Create a folder",
+        "Create a folder for a file",
         ("files", "folder", "create"),
         "files",
         "os",
         ("pcmanfm",),
-        {"name": NAME},
+        {"name": NAME, "note": NAME},
         _new_folder,
         gui_names=_ICONS,
     ),

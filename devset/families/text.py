@@ -48,31 +48,39 @@ def _replace_all(rng: Random) -> Binding:
 
 
 def _write(rng: Random) -> Binding:
-    name, line = f"{draw.stem(rng)}.txt", draw.sentence(rng)
+    name, source = (f"{s}.txt" for s in draw.stems(rng, 2))
+    line, (first, *rest) = draw.sentence(rng), draw.sentences(rng, 3)
+    new, given = f"~/Documents/{name}", f"~/Documents/{source}"
     return Binding(
-        slots={"name": name, "line": line},
+        slots={"name": name, "line": line, "source": source},
         wordings=(
-            "Create a text file {name} in Documents that contains the single line '{line}'.",
-            "Please write '{line}' into a new file called {name} in the Documents folder.",
-            "I need a note {name} in my Documents folder. It should say '{line}' and nothing else.",
+            "Create a text file {name} in Documents with two lines: '{line}', and below it the first line of "
+            "{source}, which is in Documents too.",
+            "Please write a new file {name} in the Documents folder: the line '{line}', then the first line of "
+            "{source} from the same folder.",
+            "I need a note {name} in my Documents folder. It should say '{line}', and on its second line what the "
+            "first line of {source} there says.",
         ),
-        files={f"Documents/{draw.stem(rng)}.txt": draw.text(draw.sentences(rng, 2))},
+        files={f"Documents/{source}": draw.text([first, *rest])},
         writes=(f"Documents/{name}",),
+        reads=(f"Documents/{source}",),
         pre=(check("absent", path=f"Documents/{name}"),),
         post=(
             Post(
                 "written",
-                "The file has exactly that line.",
-                (check("text_is", path=f"Documents/{name}", expected=[line]),),
+                "The file has exactly those lines.",
+                (check("text_is", path=f"Documents/{name}", expected=[line, first]),),
             ),
         ),
-        terminal=steps((f"Write the line into {name}", f"echo '{line}' > ~/Documents/{name}")),
+        terminal=steps((f"Write both lines into {name}", f"(echo '{line}'; head -n 1 {given}) > {new}")),
         mutants={
-            "on the Desktop": f"echo '{line}' > ~/Desktop/{name}",
-            "twice": f"echo '{line}' > ~/Documents/{name}; echo '{line}' >> ~/Documents/{name}",
-            "half": f"echo '{line[:-3]}' > ~/Documents/{name}",
+            "on the Desktop": f"(echo '{line}'; head -n 1 {given}) > ~/Desktop/{name}",
+            "the line alone": f"echo '{line}' > {new}",
+            "half": f"(echo '{line[:-3]}'; head -n 1 {given}) > {new}",
+            "all of the other": f"(echo '{line}'; cat {given}) > {new}",
+            "the other way round": f"(head -n 1 {given}; echo '{line}') > {new}",
         },
-        equivalents={"with printf": f"printf '%s' '{line}' > ~/Documents/{name}"},
+        equivalents={"with printf": f"printf '%s\\n%s' '{line}' \"$(sed 1q {given})\" > {new}"},
     )
 
 
@@ -264,7 +272,7 @@ FAMILIES = (
         "text",
         "daily",
         ("terminal",),
-        {"name": NAME, "line": TEXT},
+        {"name": NAME, "line": TEXT, "source": NAME},
         _write,
     ),
     Family("text.sort", "Sort lines", ("text", "lines", "sort"), "text", "daily", ("terminal",), {"name": NAME}, _sort),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devset.checks import evaluate
-from devset.families import Binding, Family, families
+from devset.families import Binding, Family, families, generic_mutants
 from devset.families.skill import check_program, fields_of
 from devset.task import Task
 from tests.devset.trial import make_home, run_check, run_script
@@ -61,7 +61,9 @@ def test_terminal_oracle_passes(family: Family, seed: int, tmp_path: Path) -> No
 def test_mutants_fail_and_equivalents_pass(family: Family, seed: int, tmp_path: Path) -> None:
     task, made = family.instance(seed), family.binding(seed)
     assert len(made.mutants) >= 2 and len(made.equivalents) >= 1
-    for number, (name, script) in enumerate(made.mutants.items()):
+    wrong = {**made.mutants, **generic_mutants(made)}
+    assert len(wrong) == len(made.mutants) + len(generic_mutants(made))
+    for number, (name, script) in enumerate(wrong.items()):
         home = make_home(task, tmp_path / f"mutant{number}")
         run_script(home, script)
         assert not passes(task, made, home), f"mutant {name!r} passes"
