@@ -68,7 +68,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     _require_same_tasks(candidate, incumbent)
     known = {card.key.pair for card in incumbent if card.success is not None}
     paired = [card for card in candidate if card.success is not None and card.key.pair in known]
-    a, b = _by_task(paired), _by_task([card for card in incumbent if card.success is not None])
+    a, b = by_task(paired), by_task([card for card in incumbent if card.success is not None])
     tasks = sorted(a)
     tallies = [(_tally(a[task]), _tally(b[task])) for task in tasks]
     lead = [ours[0] / ours[1] - theirs[0] / theirs[1] for ours, theirs in tallies]
@@ -94,7 +94,7 @@ def flip_rates(arms: Arms) -> tuple[float | None, float | None]:
     """How often one task turns out differently: A against A (the incumbent's own repeats), and A against B (paired)."""
     incumbent = [card for card in final_cards(arms.incumbent) if card.success is not None]
     candidate = {card.key.pair: card.success for card in final_cards(arms.candidate) if card.success is not None}
-    repeats = [x.success != y.success for cards in _by_task(incumbent).values() for x, y in combinations(cards, 2)]
+    repeats = [x.success != y.success for cards in by_task(incumbent).values() for x, y in combinations(cards, 2)]
     pairs = [card.success != candidate[card.key.pair] for card in incumbent if card.key.pair in candidate]
     return (
         sum(repeats) / len(repeats) if repeats else None,
@@ -126,7 +126,8 @@ def _require_same_tasks(candidate: Sequence[Scorecard], incumbent: Sequence[Scor
     require_one_version([*incumbent, *candidate])
 
 
-def _by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
+def by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
+    """Task id → its cards, in their order."""
     found: dict[str, list[Scorecard]] = defaultdict(list)
     for card in cards:
         found[card.key.task_id].append(card)

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from evolver.errors import UsageError
 from evolver.records import Finite, ImageRule, Role
+from evolver.safeguards import ChecksConfig, Count, FinalConfig, GuardsConfig, Positive, Section
 
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
 OPENAI_KEY = "OPENAI_API_KEY"
 SECRET_WORDS = ("key", "token", "secret", "password")
-RESUMABLE = ("caps", "min_proposals", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares")
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+RESUMABLE = (
+    "caps", "min_proposals", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares", "checks.tasks",
+    "checks.attempts", "checks.graded", "final",
+)  # fmt: skip
 
 
 class DemonstratorSpec(Section):
@@ -130,6 +128,7 @@ class RaceConfig(Section):
     saturation: Annotated[float, Field(gt=0, le=1)] = 0.98
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     patience: Positive | None = None
+    guards: GuardsConfig = GuardsConfig()
 
     @field_validator("attempts")
     @classmethod
@@ -210,12 +209,14 @@ class RunConfig(Section):
     sandbox: SandboxConfig = SandboxConfig()
     tasks: TaskLimitsConfig = TaskLimitsConfig()
     race: RaceConfig = RaceConfig()
+    checks: ChecksConfig = ChecksConfig()
+    final: FinalConfig = FinalConfig()
     authors: tuple[AuthorConfig, ...] = ()
     distil: DistilConfig = DistilConfig()
     gap: GapConfig = GapConfig()
     caps: Caps = Caps()
     min_proposals: Count = 3
-    prices: dict[str, Price] = {}
+    prices: dict[str, Price] = Field(default_factory=dict)
     allow_unpriced: bool = False
 
     @model_validator(mode="after")
@@ -244,6 +245,11 @@ class RunConfig(Section):
     def _endpoints(self) -> tuple[OpenAISpec, ...]:
         judge = None if self.judge is None else self.judge.model
         return tuple(spec for spec in (self.teacher, judge) if isinstance(spec, OpenAISpec))
+
+    @property
+    def teacher_id(self) -> str:
+        """The id that the teacher has in every record."""
+        return self.teacher.model if isinstance(self.teacher, OpenAISpec) else self.teacher.kind
 
     @property
     def key_names(self) -> tuple[str, ...]:

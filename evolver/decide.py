@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from evolver.compare import SAVING_SHARE, Arms, Comparison, compare, detectable_effect, flip_rates, tokens_per_solved
 from evolver.config import RaceConfig
+from evolver.guards import Facts, guard, said
 from evolver.intervals import look_levels
 from evolver.population import mean_success
-from evolver.records import Candidate, Decision, Interval, Look
+from evolver.records import Candidate, Decision, GuardResult, Interval, Look
 
 SUSPICIOUS_RUBRIC_LEAD = 0.1  # partial credit that grows so much more than success is pointed out
 ROUTES = {"better": "solves more", "cheaper": "not worse and cheaper"}
@@ -106,7 +107,7 @@ class Case:
     """All that a decision rests on: the looks made with the last one's comparison, and the confirmation's cards.
 
     `confirm_look` says at which look of the confirmation they are; `best_success` is the highest success on dev that
-    this lineage ever had (0..1); `spent` is what its ledger of errors has been charged before.
+    this lineage ever had (0..1); `spent` is what its ledger of errors has been charged before; `facts` are for guards.
     """
 
     candidate: Candidate
@@ -118,6 +119,7 @@ class Case:
     best_success: float
     spent: float = 0.0
     confirm_look: int = -1
+    facts: Facts = field(default_factory=Facts)
 
 
 def confirm_level(rules: RaceConfig, spent: float) -> float:
@@ -148,11 +150,15 @@ def undecided(case: Case, rules: RaceConfig, seed: int) -> bool:
 
 
 def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
-    """The verdict with its reasons. promote: shown in the race, and the same way on fresh attempts; reject: measurably
-    worse, or dearer for no gain; keep: a worthwhile lead is unlikely; inconclusive: the attempts did not suffice."""
+    """The verdict with its reasons. promote: shown in the race, and the same way on fresh attempts, and no guard trips;
+    reject: measurably worse, or dearer for no gain, or stopped by a guard; keep: a worthwhile lead is unlikely;
+    inconclusive: the attempts did not suffice.
+
+    Raises UsageError for a guard that the config asks for and that can't be measured.
+    """
     played = case.looks[-1].attempts
     reasons = [f"race on dev after {played} attempt{'s' * (played > 1)} a task: {_words(case.race)}"]
-    found = None
+    found, guards = None, tuple[GuardResult, ...]()
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:
         found, level, routes = confirmed(case, case.confirmation, rules, seed)
@@ -166,7 +172,16 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         reasons.append(f"{held}: {'confirmed' if routes else 'not confirmed'} at alpha {level:.3g} (one-sided)")
     else:
         verdict = _without_promotion(case.race, rules)
-    reasons.append(_why(verdict, found or case.race, rules))
+    if verdict == "promote" and case.confirmation is not None:
+        guards = guard(
+            (case.dev, case.confirmation), case.facts, case.candidate.manifest.expected_channel_change, rules, seed
+        )
+        reasons += said(guards)
+    if any(result.outcome == "tripped" for result in guards):
+        verdict = "reject"
+        reasons.append("rejected: no gain makes up for what a guard stops")
+    else:
+        reasons.append(_why(verdict, found or case.race, rules))
     flips_aa, flips_ab = flip_rates(case.dev)
     return Decision(
         id=f"dec-{case.candidate.id}",
@@ -184,6 +199,8 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         incumbent_tokens_per_solved=tokens_per_solved(case.dev.incumbent),
         reasons=tuple(reasons),
         decided_at=at,
+        guards=guards,
+        teacher=next((card.key.model_id for card in case.dev.candidate), ""),
     )
 
 

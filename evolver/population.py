@@ -22,9 +22,19 @@ class Population:
     def root(self) -> Candidate | None:
         return next((c for c in self.candidates if not c.parents), None)
 
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """The ids of the candidates that are edits which can't matter: judged like others, never in the lineage."""
+        return frozenset(candidate.id for candidate in self.candidates if candidate.hidden_neutral)
+
+    @property
+    def neutrals(self) -> list[Decision]:
+        """What was decided on edits that can't matter; a verdict of promote is a false accept."""
+        return [decision for decision in self.decisions if decision.candidate_id in self.hidden]
+
     @property
     def promotions(self) -> list[Decision]:
-        return [decision for decision in self.decisions if decision.verdict == "promote"]
+        return [d for d in self.decisions if d.verdict == "promote" and d.candidate_id not in self.hidden]
 
     @property
     def lineage(self) -> list[str]:
@@ -43,7 +53,7 @@ class Population:
     @property
     def since_promotion(self) -> int:
         """How many candidates in a row were decided without a promotion."""
-        verdicts = [decision.verdict for decision in self.decisions]
+        verdicts = [decision.verdict for decision in self.decisions if decision.candidate_id not in self.hidden]
         return next((n for n, verdict in enumerate(reversed(verdicts)) if verdict == "promote"), len(verdicts))
 
     @cached_property
@@ -66,8 +76,9 @@ class Population:
     def children(self, harness_id: str) -> list[Candidate]:
         return [c for c in self.candidates if harness_id in c.parents]
 
-    def settled_attempts(self, harness_id: str) -> int:
-        """Attempts a task that `harness_id` had on dev when its last decision fell (the root starts with one).
+    def settled_attempts(self, harness_id: str, teacher: str) -> int:
+        """Attempts a task that `harness_id` had on dev, played by `teacher`, when its last decision fell (a root, and
+        any incumbent under a new teacher, starts with one).
 
         A race pools these and no later ones, so that a race cut off half-way is repeated to the same verdict.
         """
@@ -75,6 +86,7 @@ class Population:
             look.attempts if harness_id == decision.candidate_harness else max(look.attempts, look.pool)
             for decision in self.decisions
             if harness_id in (decision.candidate_harness, decision.incumbent_harness)
+            and decision.teacher in ("", teacher)
             for look in decision.looks
         ]
         return max(looks, default=1)
@@ -85,8 +97,10 @@ class Population:
 
     @property
     def alpha_spent(self) -> float:
-        """The lineage's ledger of errors; what a promoted candidate was charged passes on to those after it."""
-        return sum(decision.alpha_spent for decision in self.decisions if decision.verdict != "promote")
+        """The lineage's ledger of errors; what a promoted candidate was charged passes on to those after it, and one
+        that can't enter the lineage is charged nothing."""
+        charged = [d for d in self.decisions if d.verdict != "promote" and d.candidate_id not in self.hidden]
+        return sum(decision.alpha_spent for decision in charged)
 
 
 def cards_of(cards: Sequence[Scorecard], harness_id: str, purpose: Purpose, model_id: str) -> list[Scorecard]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from devset.task import Task
 from evolver.authors.human import enter
 from evolver.calibrate import require_fit
+from evolver.channels import call_channel
 from evolver.compare import Arms, detectable_effect
 from evolver.decide import (
     Case,
@@ -24,6 +25,7 @@ from evolver.decide import (
     undecided,
 )
 from evolver.errors import NotReady, UsageError
+from evolver.guards import Facts
 from evolver.judging import judges_of
 from evolver.lab import Attempt, Lab
 from evolver.population import Population, cards_of, final_cards, mean_success
@@ -105,7 +107,8 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
     if fault is not None:
         raise UsageError(f"the root harness {lab.config.root!r} does not run: {fault}")
     started = time.time()
-    await lab.score([Attempt(root, task, "race", 0) for task in dev], label=f"root {lab.config.root} on dev")
+    standing = dict.fromkeys((root, population_of(lab).incumbent or root))  # after a change of teacher it has nothing
+    await lab.score([Attempt(h, task, "race", 0) for h in standing for task in dev], label=f"{lab.config.root} on dev")
     _trip([r for r in _rollouts(lab, root) if r.started_at >= started])
     record_evaluation(lab, root, "race", dev, attempts=1)
     success = dev_success(lab)
@@ -127,7 +130,7 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     fault = await unbuildable(lab, challenger) or await smoke(lab, challenger, grounds.dev)
     if fault is not None:
         return rejected_early(candidate, incumbent, fault, time.time())
-    settled, looks = population.settled_attempts(incumbent), []
+    settled, looks = population.settled_attempts(incumbent, lab.model.id), []
     plan = steps(rules, settled)
     for index, (before, step) in enumerate(pairwise((Step(0, settled), *plan))):
         fresh = {challenger: range(before.attempts, step.attempts), incumbent: range(before.pool, step.pool)}
@@ -151,6 +154,7 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     played = population.confirmations() * rules.confirm_attempts
     if looks[-1].verdict == "pass":
         case = await _confirm(lab, case, grounds.select, played)
+        case = replace(case, facts=facts_of(lab, case, grounds))
     decision = decide(case, rules, seed, time.time())
     if decision.verdict == "promote" and case.confirmation is not None:
         fresh_cards = [*case.confirmation.candidate, *case.confirmation.incumbent]
@@ -162,6 +166,28 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
         arms = await _fresh(lab, (challenger, population.lineage[0]), grounds.select, numbers)
         decision = against_root(decision, arms, rules, seed)
     return decision
+
+
+def facts_of(lab: Lab, case: Case, grounds: Grounds) -> Facts:
+    """What the records say of the attempts in both arms of `case`, for its guards."""
+    arms = [case.dev, *([case.confirmation] if case.confirmation else [])]
+    keys = {card.key for arm in arms for card in (*arm.candidate, *arm.incumbent)}
+    played = [rollout for rollout in lab.store.all(Rollout) if rollout.key in keys]
+    shares, lost = dict[str, float](), dict[str, list[bool]]()
+    for rollout in played:
+        harness = lab.harness(rollout.key.harness_id)
+        used = [call_channel(call, harness) for turn in rollout.turns for call in turn.completion.calls]
+        acting = used.count("gui") + used.count("terminal")
+        if acting:
+            shares[rollout.id] = used.count("gui") / acting
+        failed = rollout.error is not None and rollout.error.blame not in ("harness", "provider")
+        lost.setdefault(rollout.key.harness_id, []).append(failed)
+    ours, theirs = (lost.get(h, []) for h in (case.candidate.harness_id, case.incumbent_harness))
+    return Facts(
+        apps={task.id: task.apps for task in (*grounds.dev, *grounds.select)},
+        gui_share=shares,
+        lost=((sum(ours), len(ours)), (sum(theirs), len(theirs))),
+    )
 
 
 async def _confirm(lab: Lab, case: Case, tasks: Sequence[Task], played: int) -> Case:
@@ -233,7 +259,7 @@ def dev_success(lab: Lab) -> float:
     """The incumbent's success on dev, 0..1, over the attempts that belong to finished races."""
     population = population_of(lab)
     incumbent = population.incumbent or ""
-    return mean_success(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent)))
+    return mean_success(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent, lab.model.id)))
 
 
 def dev_cards(lab: Lab, harness_id: str) -> list[Scorecard]:

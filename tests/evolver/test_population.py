@@ -38,7 +38,7 @@ def test_e02_every_candidate_is_pending_or_decided_and_rejected_ones_stay() -> N
 
 def test_a_race_pools_the_attempts_of_finished_races_only() -> None:
     found = Population([ROOT, A], [a_decision("a", "root", "promote")])
-    assert (found.settled_attempts("root"), found.settled_attempts("a"), found.settled_attempts("b")) == (2, 2, 1)
+    assert [found.settled_attempts(harness, "m") for harness in ("root", "a", "b")] == [2, 2, 1]
 
 
 def test_confirmations_take_fresh_attempt_numbers() -> None:
