@@ -19,6 +19,7 @@ from harnesses.harness import Harness
 SUMMARY_CHARS = 160
 FIRST_CUT, LAST_CUT = 8_000, 200  # characters that a long text keeps where nothing more can be folded
 MOST_SCALE = 4.0
+STEPS, SCREEN, REMOVED = "Steps so far:\n", "Screen:\n", "[earlier screen removed]"
 
 
 def summary_of(completion: Completion) -> str:
@@ -100,7 +101,7 @@ class Context:
         visible = self._newest_observations(turns, shown)
         task = self._task
         if folded and self._scaffold.history != "none":
-            task += "\n\nSteps so far:\n" + _cut("\n".join(f"{t.index + 1}. {t.summary}" for t in folded), limit)
+            task += f"\n\n{STEPS}" + _cut("\n".join(f"{t.index + 1}. {t.summary}" for t in folded), limit)
         opening: list[Part] = [Text(text=task)]
         seen, at = (folded[-1].observed, folded[-1].index) if folded else (self._first, -1)
         opening += _observation(seen, at in visible, limit)
@@ -140,10 +141,10 @@ def _observation(observed: Observed, visible: bool, limit: int | None) -> list[P
     if not (observed.image or observed.text):
         return []
     if not visible:
-        return [Text(text="[earlier screen removed]")]
+        return [Text(text=REMOVED)]
     parts: list[Part] = []
     if observed.text:
-        parts.append(Text(text=f"Screen:\n{_cut(observed.text, limit)}"))
+        parts.append(Text(text=f"{SCREEN}{_cut(observed.text, limit)}"))
     if observed.image:
         parts.append(observed.image)
     return parts
