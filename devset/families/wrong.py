@@ -11,18 +11,18 @@ from devset.families.skill import Binding
 def generic_mutants(made: Binding) -> dict[str, str]:
     """Shell scripts by name; none for an infeasible task, where doing nothing is right.
 
-    `wrong file`: the right result beside the place where it belongs. `stale copy`: what was edited is a new copy of how
+    `misplaced`: the right result beside the place where it belongs. `stale`: what was edited is a new copy of how
     it was before. `touched`: every file that is written exists, and that is all. `half done`: the last of
     several files that are written is as it was before.
     """
     if made.infeasible or not made.writes:
         return {}
     found = {
-        "wrong file": _after_solution(made, *(_moved(path) for path in made.writes)),
+        "misplaced": _after_solution(made, *(_moved(path) for path in made.writes)),
         "touched": "\n".join(f"mkdir -p ~/{quote(_folder(path))}; touch ~/{quote(path)}" for path in made.writes),
     }
     if edited := [path for path in made.writes if path in made.files]:
-        found["stale copy"] = _after_solution(made, *(_restored(path) for path in edited))
+        found["stale"] = _after_solution(made, *(_restored(path) for path in edited))
     if len(made.writes) > 1:
         found["half done"] = _after_solution(made, _restored(made.writes[-1]))
     return found
