@@ -8,7 +8,6 @@ on an empty home. A task that nobody wrote an oracle for may enter as well, and 
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from devset.task import Task
+from evolver.disk import append_line, lines_of
 from evolver.errors import SandboxLost
 from evolver.protocols import Executor, Grader, Model, Privileged, Sandboxes
 from evolver.records import Finite, Record, Rollout, RolloutKey, Score, Scorecard, StopReason
@@ -26,6 +26,7 @@ from evolver.testing import AlwaysFailModel, NoopModel, home_tar
 from harnesses.harness import Harness
 
 EMPTY_HOME = home_tar({})
+Way = tuple[Harness, Model | Privileged, int]
 TRIES = 3  # an attempt that fails on our side says nothing about the task
 
 
@@ -89,7 +90,7 @@ async def admit(tasks: Sequence[Task], bench: Bench, path: Path | None = None) -
 
     async for admission in bench.executor.map(one, [task for task in tasks if task.id not in seen]):
         if path is not None:
-            _append(path, admission)
+            append_line(path, admission.model_dump_json())
         yield admission
 
 
@@ -100,22 +101,13 @@ def _stands(admission: Admission, task: Task) -> bool:
 def read_admissions(path: Path) -> dict[str, Admission]:
     """Task id → its last verdict in `path`; a line that a crash cut off, or of another version, is no verdict."""
     found: dict[str, Admission] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+    for line in lines_of(path):
         try:
             admission = Admission.model_validate_json(line)
         except ValidationError:
             continue
         found[admission.task_id] = admission
     return found
-
-
-def _append(path: Path, admission: Admission) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cut = path.is_file() and not path.read_bytes().endswith(b"\n")  # a crash left half a line
-    with path.open("a", encoding="utf-8") as lines:
-        lines.write(("\n" if cut else "") + admission.model_dump_json() + "\n")
-        lines.flush()
-        os.fsync(lines.fileno())
 
 
 @dataclass
@@ -134,7 +126,7 @@ async def _admit_one(task: Task, bench: Bench) -> Admission:
     case = _Case(reasons=_ungraded(task, bench) + ([] if task.id in bench.imported else _unproven(task)))
     if not case.reasons:
         await _controls(task, bench, case)
-    if not case.reasons and task.feasible:  # a broken set-up or a free task needs no oracle to be refused
+    if not case.reasons:  # a broken set-up or a free task needs no oracle to be refused
         for harness, channel in _ways(task, bench):
             for number in range(bench.oracle_runs):
                 await _oracle(task, bench, case, (harness, f"oracle ({channel})", number))
@@ -197,7 +189,7 @@ async def _controls(task: Task, bench: Bench, case: _Case) -> None:
 
 async def _empty_home(task: Task, bench: Bench, case: _Case, rollout: Rollout) -> None:
     """The agent may have removed everything: that is a state like any other, and no success."""
-    scores = await _graded(task, bench, rollout, EMPTY_HOME)
+    scores = await graded(task, bench, rollout, EMPTY_HOME)
     if unscored := _unscored(scores, case):
         case.reasons.append(f"on an empty home, {unscored[0]}")
     elif task.feasible and not case.reasons and scorecard(rollout, task, scores, None).success:
@@ -216,14 +208,12 @@ async def _oracle(task: Task, bench: Bench, case: _Case, way: tuple[Harness, str
     case.reasons[before:] = [r if r.startswith(name) else f"{name}: {r}" for r in case.reasons[before:]]
 
 
-async def _attempt(
-    task: Task, bench: Bench, case: _Case, how: tuple[Harness, Model | Privileged, int]
-) -> tuple[Rollout, list[Score]]:
+async def _attempt(task: Task, bench: Bench, case: _Case, how: Way) -> tuple[Rollout, list[Score]]:
     """One rollout, graded twice, and its scores (none where there is no state); what is wrong with it apart from its
     score goes to the case. `how` is (harness, model, number). Our own failures are run again."""
     harness, model, number = how
     for tries in range(TRIES):
-        rollout, state = await _rolled(task, bench, harness, model, number * TRIES + tries)
+        rollout, state = await rolled(task, bench, (harness, model, number * TRIES + tries))
         if rollout.error is None or rollout.error.blame in ("task", "harness"):
             break
     if state is None:
@@ -231,7 +221,7 @@ async def _attempt(
         case.reasons.append(why)
         case.lost |= rollout.error is not None and rollout.error.blame not in ("task", "harness")
         return rollout, []
-    first, second = [await _graded(task, bench, rollout, state) for _ in range(2)]
+    first, second = [await graded(task, bench, rollout, state) for _ in range(2)]
     case.reasons += _unscored(first, case)
     if [s.value for s in first] != [s.value for s in second]:
         case.reasons.append(
@@ -249,9 +239,9 @@ def _unscored(scores: Sequence[Score], case: _Case) -> list[str]:
     return [f"criterion {score.criterion} is unscored: {score.explanation}" for score in missing]
 
 
-async def _rolled(
-    task: Task, bench: Bench, harness: Harness, model: Model | Privileged, number: int
-) -> tuple[Rollout, bytes | None]:
+async def rolled(task: Task, bench: Bench, how: Way) -> tuple[Rollout, bytes | None]:
+    """One attempt, which no run keeps, and the state that it left. `how` is (harness, model, number)."""
+    harness, model, number = how
     key = RolloutKey(
         purpose="admit",
         harness_id=harness.id,
@@ -267,7 +257,8 @@ async def _rolled(
     return await run_rollout(job, bench.sandboxes, lambda data: hashlib.sha256(data).hexdigest())
 
 
-async def _graded(task: Task, bench: Bench, rollout: Rollout, state: bytes) -> list[Score]:
+async def graded(task: Task, bench: Bench, rollout: Rollout, state: bytes) -> list[Score]:
+    """What every grader of the bench says of a state."""
     scores: list[Score] = []
     for grader in bench.graders:
         criteria = [c for c in task.rubric.criteria if c.grader == grader.name]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from devset.families import families
+from devset.families import binding_of
 from devset.task import Choice, Criterion, Oracle, Task, TerminalStep
 from evolver.audit import Calibration, Judgement, Kind
 from evolver.channels import union
@@ -22,8 +22,7 @@ from evolver.errors import UsageError
 from evolver.graders.judge import JudgeGrader, signature_of
 from evolver.judging import calibration, decided_by_judge, final_judgements, judge_fault
 from evolver.lab import TRIES, Lab
-from evolver.models.demonstrator import BoundDemonstrator, Demonstrator
-from evolver.protocols import Sandbox
+from evolver.models.demonstrator import Demonstrator
 from evolver.records import Image, Observed, Rollout, RolloutKey, Scorecard
 from evolver.rollout import Job
 from evolver.score import success_of
@@ -166,8 +165,8 @@ def controls(tasks: Sequence[Task], gui: Harness, terminal: Harness) -> list[Con
 
 def mutants_of(task: Task) -> list[str]:
     """Wrong solutions of a task that a family made, as shell scripts; none for another task."""
-    family, number = families().get(task.family), task.id.rpartition("-")[2]
-    return list(family.binding(int(number)).mutants.values()) if family is not None and number.isdigit() else []
+    made = binding_of(task)
+    return [] if made is None else list(made.mutants.values())
 
 
 async def _controls(lab: Lab, tasks: Sequence[Task]) -> list[Case]:
@@ -203,7 +202,7 @@ async def _played(lab: Lab, control: Control) -> list[Case]:
 
 async def _attempted(lab: Lab, control: Control) -> tuple[Rollout, Scorecard]:
     """The control's attempt as the run has it, else played now; one that failed on our side is played again."""
-    demonstrator = _Steps(control.oracle)
+    demonstrator = Demonstrator(oracle=control.oracle)
     key = RolloutKey(
         purpose="calibrate",
         harness_id=control.harness.id,
@@ -225,17 +224,6 @@ async def _attempted(lab: Lab, control: Control) -> tuple[Rollout, Scorecard]:
         number += 1
         if card is not None and (card.success is not None or number >= TRIES):
             return rollout, card
-
-
-class _Steps(Demonstrator):
-    """The demonstrator with other steps than the task's own oracle, and without slips."""
-
-    def __init__(self, oracle: Oracle) -> None:
-        super().__init__(slip_rate=0.0)
-        self._oracle = oracle
-
-    def bind(self, task: Task, sandbox: Sandbox, rollout_key: str, *, max_calls: int) -> BoundDemonstrator:
-        return super().bind(task.model_copy(update={"oracle": self._oracle}), sandbox, rollout_key, max_calls=max_calls)
 
 
 # --- cases that the run has ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from evolver.commands import experiment, harness, judge, overlap, rollout, sandbox, show, tasks
+from evolver.commands import admission, experiment, harness, judge, overlap, quality, rollout, sandbox, show, tasks
 from evolver.commands.talk import say
 from evolver.errors import BudgetSpent, NotReady, UsageError
 
@@ -75,6 +75,8 @@ app.command()(experiment.propose)
 app.command()(experiment.gap)
 app.command()(experiment.report)
 app.command()(show.show)
+tasks.app.command()(admission.admit)
+tasks.app.command()(quality.quality)
 tasks.app.command()(overlap.overlap)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)

@@ -81,3 +81,18 @@ def make_folder(path: Path) -> None:
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
         sync((path.parent,))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Adds a line to a log, durably; folders are made, and half a line that a crash left is ended first."""
+    make_folder(path.parent.resolve())
+    cut = path.is_file() and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as lines:
+        lines.write(("\n" if cut else "") + line + "\n")
+        lines.flush()
+        os.fsync(lines.fileno())
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a log; none where there is no log yet."""
+    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []

@@ -1,8 +1,7 @@
-"""Commands about the shared tasks: list, show, import, admit, report (evolver.commands.overlap compares sets)."""
+"""Commands about the shared tasks: list, show, import, report. Beside it lie admission, quality and overlap."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,12 +17,11 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The shared tasks. Example: evolver tasks list --split dev"
 )
-Source = Literal["officebench", "harbor", "osworld"]
+Source = Literal["officebench", "harbor", "osworld", "miniwob"]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many.")]
 RUNS = Path("runs")
 ADMISSION = "admission"
 UNSEAL = "to see it all the same, say what for: --open-test WHY (it is recorded)"
-Backend = Literal["auto", "docker", "local"]
 Place = Annotated[Path, typer.Option("--run", metavar="RUN", help="Where an opening of test is recorded.")]
 
 
@@ -42,7 +40,7 @@ def list_tasks(
       evolver tasks list --split dev --limit 10
       evolver tasks list --split test --open-test "final report" --run runs/mine
     """
-    tasks = _splits([split] if split else list(SPLITS), limit, open_test, run)
+    tasks = splits_of([split] if split else list(SPLITS), limit, open_test, run)
     if as_json:
         show_json({"tasks": [_row(task) for task in tasks]})
         return
@@ -74,90 +72,14 @@ def show(
     show_table("rubric", ("criterion", "weight", "", "description"), criteria)
 
 
-@app.command()
-def admit(
-    task: Annotated[
-        list[str] | None, typer.Argument(metavar="[TASK|DIR]...", help="Ids, or one directory of imported tasks.")
-    ] = None,
-    split: Annotated[Split | None, typer.Option(help="Only this split.")] = None,
-    limit: Limit = None,
-    backend: Annotated[Backend, typer.Option(help="Where they are run.")] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="So many at once.")] = 2,
-    log: Annotated[Path | None, typer.Option(help="Verdicts; default runs/, or beside imported tasks.")] = None,
-) -> None:
-    """Lets tasks in only if doing nothing scores 0, each oracle scores 1, and the checker agrees with itself.
-
-    Imported tasks need no oracle: without one they enter as unproven. Verdicts that the log has are not made again.
-    Tasks of the sealed test split are let in only when they, or it, are named; that they were opened is kept in runs/.
-
-    \b
-    Examples:
-      evolver tasks admit files.rename-0003
-      evolver tasks admit --split dev --limit 10
-      evolver tasks admit ../imported/officebench
-    """
-    from evolver.imports import VERDICTS, read_tasks
-
-    if task and (split or limit) and not (len(task) == 1 and not split and Path(task[0]).is_dir()):
-        raise UsageError("--split and --limit choose among all tasks, and some are named: leave out one of them")
-    one = task[0] if task and len(task) == 1 else ""
-    folder = Path(one) if one and Path(one).is_dir() and not _is_task_dir(one) else None
-    if folder is not None:
-        chosen = imported = read_tasks(folder)[:limit]
-    elif task:
-        chosen = [find(one, ADMISSION) for one in task]
-        imported = [found for one, found in zip(task, chosen, strict=True) if _is_task_dir(one)]
-    else:
-        chosen = _splits([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
-        imported = []
-    log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
-    refused = asyncio.run(_admit(chosen, (backend, workers, frozenset(t.id for t in imported)), log))
-    say(f"{len(chosen) - refused:,} of {len(chosen):,} admitted; verdicts: {log}")
-    if refused:
-        raise typer.Exit(1)
-
-
-async def _admit(chosen: list[Task], how: tuple[Backend, int, frozenset[str]], log: Path) -> int:
-    """Prints a verdict per task as it falls and returns how many were refused; `how` is (back end, workers, ids of
-    imported tasks)."""
-    from evolver.admission import Bench
-    from evolver.admission import admit as admitting
-    from evolver.executors.local import LocalExecutor
-    from evolver.graders.program import ProgramGrader
-    from evolver.models.demonstrator import Demonstrator
-    from evolver.sandboxes import open_backend
-    from harnesses.tree import read_tree, seed_path
-
-    backend, workers, imported = how
-    sandboxes = open_backend(backend, spares=1)
-    grader = ProgramGrader(sandboxes)
-    bench = Bench(
-        sandboxes=sandboxes,
-        graders=[grader],
-        executor=LocalExecutor(workers),
-        demonstrator=Demonstrator(slip_rate=0.0),
-        gui=read_tree(seed_path("alpha")),
-        terminal=read_tree(seed_path("beta1")),
-        imported=imported,
-    )
-    refused = done = 0
-    try:
-        async for verdict in admitting(chosen, bench, log):
-            refused, done = refused + (not verdict.admitted), done + 1
-            said = "admitted" if verdict.proven else "admitted, unproven"
-            said = said if verdict.admitted else f"REFUSED: {'; '.join(verdict.reasons)}"
-            typer.echo(f"{done}/{len(chosen)}  {verdict.task_id}  {verdict.seconds:.1f} s  {said}")
-    finally:
-        await grader.aclose()
-        await sandboxes.aclose()
-    return refused
-
-
 @app.command("import")
 def import_tasks(
     source: Annotated[Source, typer.Argument(help="The format.")],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Where the published tasks lie.")],
     out: Annotated[Path, typer.Option(help="Task directories are written here, outside this repository.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="Where the published tasks lie; miniwob is downloaded if absent."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Imports published tasks as task directories of our own format; lists every one that can't be, and why.
@@ -167,11 +89,12 @@ def import_tasks(
       evolver tasks import officebench ~/OfficeBench --out ../imported/officebench
       evolver tasks import harbor ~/my-tasks --out ../imported/harbor
       evolver tasks import osworld ~/OSWorld/evaluation_examples --out ../imported/osworld
+      evolver tasks import miniwob --out ../imported/miniwob
     """
     from devset.importers.offer import ImportFailed, write_offers
     from evolver.imports import offers, outside
 
-    if not path.exists():
+    if path is not None and not path.exists():
         raise UsageError(f"PATH {path}: does not exist")
     try:
         made = list(write_offers(offers(source, path), source, outside(out)))
@@ -234,7 +157,7 @@ def find(task_id: str, why: str | None = None, place: Path = RUNS) -> Task:
     from devset.directory import TaskError, read_task_dir
     from devset.splits import SEALED, Sealed, UnknownTask, find_task, load_split
 
-    if _is_task_dir(task_id):
+    if is_task_dir(task_id):
         try:
             return read_task_dir(Path(task_id).resolve())
         except TaskError as error:
@@ -255,11 +178,11 @@ def find(task_id: str, why: str | None = None, place: Path = RUNS) -> Task:
     return found
 
 
-def _is_task_dir(name: str) -> bool:
+def is_task_dir(name: str) -> bool:
     return (Path(name) / "task.toml").is_file()
 
 
-def _splits(splits: list[Split], limit: int | None, why: str | None, place: Path) -> list[Task]:
+def splits_of(splits: list[Split], limit: int | None, why: str | None, place: Path) -> list[Task]:
     """The tasks of the splits; a sealed one is opened when `why` says what for, else left out of several, and refused
     alone."""
     from devset.splits import SEALED, load_split

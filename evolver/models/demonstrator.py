@@ -14,7 +14,7 @@ from random import Random
 
 from pydantic import JsonValue
 
-from devset.task import Channel, GuiStep, GuiTarget, Task
+from devset.task import Channel, GuiStep, GuiTarget, Oracle, Task
 from evolver.models.slips import kinds_for, off_target, wrong_argument, wrong_character
 from evolver.offered import Offered, offered
 from evolver.protocols import Element, Request, Sandbox
@@ -32,22 +32,27 @@ class Demonstrator:
     """`slip_rate` is the probability of a slip per tool call; `seed` and the rollout's key decide which.
 
     `patience_s` is how long it waits for a window or an element; after a slip, which may well have kept it from
-    appearing, a fifth of that.
+    appearing, a fifth of that. `oracle` is taken in place of each task's own.
     """
 
     id = "demonstrator"
 
-    def __init__(self, slip_rate: float = 0.0, seed: int = 0, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, slip_rate: float = 0.0, seed: int = 0, patience_s: float = PATIENCE_S, oracle: Oracle | None = None
+    ) -> None:
         if not 0 <= slip_rate <= 1:
             raise ValueError(f"slip rate must be in 0..1, got {slip_rate}")
         self.slip_rate = slip_rate
         self.seed = seed
         self.patience_s = patience_s
+        self.oracle = oracle
         self.declared = f"demonstrator (scripted, slip rate {slip_rate:g})"
 
     def bind(self, task: Task, sandbox: Sandbox, rollout_key: str, *, max_calls: int) -> BoundDemonstrator:
         """The demonstrator of one rollout; it makes at most `max_calls` calls a turn."""
         digest = hashlib.sha256(f"{self.seed}/{rollout_key}".encode()).digest()
+        if self.oracle is not None:
+            task = task.model_copy(update={"oracle": self.oracle})
         return BoundDemonstrator(self, task, sandbox, Random(digest), max_calls)
 
 
@@ -112,8 +117,8 @@ class BoundDemonstrator:
             return ending
         if reply.calls:
             return reply
-        why = self._task.oracle.reason or CANNOT
-        ending = _ending(tools, "success") if self._task.feasible else _ending(tools, "failure", why)
+        reason = self._task.oracle.reason or CANNOT
+        ending = _ending(tools, "success") if self._task.feasible else _ending(tools, "failure", reason)
         ending.slips = reply.slips
         return ending
 

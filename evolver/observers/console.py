@@ -95,7 +95,10 @@ class ConsoleObserver:
 
     def _draw(self, text: str, done: int, total: int, line: str) -> None:
         if self._bars is None:
-            self._bars = Progress(BarColumn(24), TextColumn("{task.description}", markup=False), console=self._console)
+            self._bars = Progress(
+                BarColumn(24), TextColumn("{task.description}", markup=False), console=self._console,
+                redirect_stdout=sys.stdout.isatty(),  # what goes into a pipe is data and must get there
+            )  # fmt: skip
             self._bars.start()
         line = self._named(line)
         if text not in self._bar:

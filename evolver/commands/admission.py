@@ -1,0 +1,137 @@
+"""The command that lets tasks in, and what it has in common with the one that measures their checkers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from devset.task import SPLITS, Split
+from evolver.commands.talk import say
+from evolver.commands.tasks import ADMISSION, RUNS, Limit, find, is_task_dir, splits_of
+from evolver.errors import UsageError
+
+if TYPE_CHECKING:
+    from devset.task import Task
+    from evolver.admission import Bench
+
+Backend = Literal["auto", "docker", "local"]
+
+
+def admit(
+    task: Annotated[
+        list[str] | None, typer.Argument(metavar="[TASK|DIR]...", help="Ids, or one directory of imported tasks.")
+    ] = None,
+    split: Annotated[Split | None, typer.Option(help="Only this split.")] = None,
+    limit: Limit = None,
+    backend: Annotated[Backend, typer.Option(help="Where they are run.")] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="So many at once.")] = 2,
+    log: Annotated[Path | None, typer.Option(help="Verdicts; default runs/, or beside imported tasks.")] = None,
+) -> None:
+    """Lets tasks in only if doing nothing scores 0, each oracle scores 1, and the checker agrees with itself.
+
+    Imported tasks need no oracle: without one they enter as unproven. Verdicts that the log has are not made again.
+    Tasks of the sealed test split are let in only when they, or it, are named; that they were opened is kept in runs/.
+
+    \b
+    Examples:
+      evolver tasks admit files.rename-0003
+      evolver tasks admit --split dev --limit 10
+      evolver tasks admit ../imported/officebench
+    """
+    from evolver.imports import VERDICTS, read_tasks
+
+    if task and (split or limit) and not (len(task) == 1 and not split and Path(task[0]).is_dir()):
+        raise UsageError("--split and --limit choose among all tasks, and some are named: leave out one of them")
+    one = task[0] if task and len(task) == 1 else ""
+    folder = Path(one) if one and Path(one).is_dir() and not is_task_dir(one) else None
+    if folder is not None:
+        chosen = imported = read_tasks(folder)[:limit]
+    elif task:
+        chosen = [find(one, ADMISSION) for one in task]
+        imported = [found for one, found in zip(task, chosen, strict=True) if is_task_dir(one)]
+    else:
+        chosen = splits_of([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
+        imported = []
+    log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
+    held = asyncio.run(_admit(chosen, (backend, workers, frozenset(t.id for t in imported)), log))
+    say(f"{len(chosen) - held:,} of {len(chosen):,} admitted; verdicts: {log}")
+    if held:
+        raise typer.Exit(1)
+
+
+async def _admit(chosen: list[Task], how: tuple[Backend, int, frozenset[str]], log: Path) -> int:
+    """Prints a verdict per task as it falls and returns how many are quarantined; `how` is (back end, workers, ids of
+    imported tasks)."""
+    from evolver.admission import admit as admitting
+
+    backend, workers, imported = how
+    held = 0
+    async with opened_bench(backend, workers, imported) as bench:
+        with Progress("tasks", len(chosen)) as progress:
+            async for verdict in admitting(chosen, bench, log):
+                held += not verdict.admitted
+                said = "admitted" if verdict.proven else "admitted, unproven"
+                said = said if verdict.admitted else f"quarantined: {'; '.join(verdict.reasons)}"
+                progress.step(right=verdict.admitted)
+                typer.echo(f"{progress.done}/{len(chosen)}  {verdict.task_id}  {verdict.seconds:.1f} s  {said}")
+    return held
+
+
+@asynccontextmanager
+async def opened_bench(backend: Backend, workers: int, imported: frozenset[str] = frozenset()) -> AsyncIterator[Bench]:
+    """The gate's bench on real machines: check programs grade, the demonstrator makes no slip."""
+    from evolver.admission import Bench
+    from evolver.executors.local import LocalExecutor
+    from evolver.graders.program import ProgramGrader
+    from evolver.models.demonstrator import Demonstrator
+    from evolver.sandboxes import open_backend
+    from harnesses.tree import read_tree, seed_path
+
+    sandboxes = open_backend(backend, spares=1)
+    grader = ProgramGrader(sandboxes)
+    try:
+        yield Bench(
+            sandboxes=sandboxes,
+            graders=[grader],
+            executor=LocalExecutor(workers),
+            demonstrator=Demonstrator(slip_rate=0.0),
+            gui=read_tree(seed_path("alpha")),
+            terminal=read_tree(seed_path("beta1")),
+            imported=imported,
+        )
+    finally:
+        await grader.aclose()
+        await sandboxes.aclose()
+
+
+class Progress:
+    """Tells on stderr how far something has come, with the time that is left: a bar on a terminal, else lines."""
+
+    def __init__(self, what: str, total: int) -> None:
+        from evolver.observers.console import ConsoleObserver, talk_console
+
+        self.done = self._right = 0
+        self._what, self._total, self._told = what, total, ConsoleObserver(talk_console())
+
+    def step(self, *, right: bool) -> None:
+        self.done, self._right = self.done + 1, self._right + right
+        self._tell()
+
+    def _tell(self) -> None:
+        share = round(self._right / self.done, 3) if self.done else None
+        self._told.progress(self._what, self.done, self._total, {"success": share})
+
+    def __enter__(self) -> Progress:
+        self._tell()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._told.close()
