@@ -138,7 +138,22 @@ class RaceConfig(Section):
         return attempts
 
 
-class HumanAuthor(Section):
+class AuthorSection(Section):
+    """Authors are asked in the order of the config, and the first that has something to propose is taken.
+
+    One with `every` goes first when so many candidates of others were proposed since its own last, and last before.
+    """
+
+    every: Positive | None = None
+
+
+class SearchingAuthor(AuthorSection):
+    """An author that changes whatever harness it is given: the incumbent, or one drawn from the archive."""
+
+    parents: Literal["archive", "incumbent"] = "archive"
+
+
+class HumanAuthor(AuthorSection):
     """A harness that a person wrote: a seed's name or a directory, and why it should be better."""
 
     kind: Literal["human"]
@@ -146,15 +161,32 @@ class HumanAuthor(Section):
     why: Annotated[str, Field(min_length=1)]
 
 
-class StructuredAuthor(Section):
-    """Optuna over the knobs of the incumbent; proposes `n` candidates. Empty `space` = every knob it knows."""
+class StructuredAuthor(SearchingAuthor):
+    """Optuna over the knobs of its parent; proposes `n` candidates. Empty `space` = every knob it knows."""
 
     kind: Literal["structured"]
     n: Positive = 1
     space: tuple[str, ...] = ()
 
 
-AuthorConfig = Annotated[HumanAuthor | StructuredAuthor, Field(discriminator="kind")]
+class RandomAuthor(SearchingAuthor):
+    """The baseline of a search: knobs of the same space, turned at random; proposes `n` candidates."""
+
+    kind: Literal["random"]
+    n: Positive = 1
+    space: tuple[str, ...] = ()
+
+
+class RemovalAuthor(AuthorSection):
+    """Takes away one component of the incumbent at a time: each of its tools, packages, hooks, sections of its prompt and
+    parts of its observation, once an incumbent; `n` at most, absent = all."""
+
+    kind: Literal["removal"]
+    n: Positive | None = None
+
+
+AuthorConfig = Annotated[HumanAuthor | StructuredAuthor | RandomAuthor | RemovalAuthor, Field(discriminator="kind")]
+TAGS = ("demonstrator", "openai", "human", "structured", "random", "removal")  # pydantic puts them into its places
 
 
 class DistilConfig(Section):
@@ -310,7 +342,7 @@ def _flat(value: JsonValue, path: str = "") -> dict[str, JsonValue]:
 
 
 def _explain(kind: str, loc: tuple[int | str, ...], value: object, message: str) -> str:
-    field = ".".join(str(part) for part in loc if part not in ("demonstrator", "openai", "human", "structured"))
+    field = ".".join(str(part) for part in loc if part not in TAGS)
     if kind == "extra_forbidden":
         known = _fields_at(loc[:-1])
         close = difflib.get_close_matches(str(loc[-1]), known, n=1)

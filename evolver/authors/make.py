@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from evolver.authors.human import Human
+from evolver.authors.removal import Removal
 from evolver.authors.structured import Structured
-from evolver.config import HumanAuthor
+from evolver.config import HumanAuthor, RemovalAuthor
 from evolver.protocols import Author
 from evolver.store import Store
 from harnesses.library import Library
 
 
 def make_authors(store: Store, library: Library) -> list[Author]:
-    """Raises UsageError for a harness that is not there and for an unknown knob, before anything is spent."""
+    """One author for each section of the config. Raises UsageError for a harness that is not there and for an unknown
+    knob, before anything is spent."""
     authors: list[Author] = []
-    optunas = 0
     for config in store.config.authors:
+        same = sum(other.name.startswith(config.kind) for other in authors) + 1
+        name = config.kind if same == 1 else f"{config.kind}{same}"
         if isinstance(config, HumanAuthor):
             authors.append(Human(config, store, library))
+        elif isinstance(config, RemovalAuthor):
+            authors.append(Removal(config, store, library, name))
         else:
-            optunas += 1
-            authors.append(Structured(config, store, library, "structured" if optunas == 1 else f"structured{optunas}"))
+            authors.append(Structured(config, store, library, name))
     return authors

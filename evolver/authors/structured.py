@@ -1,4 +1,4 @@
-"""Optuna as an author: turns one to three knobs of the incumbent, guided by how earlier turns of them came out.
+"""Optuna as an author: turns one to three knobs of its parent, guided by how earlier turns came out, or at random.
 
 The study is rebuilt from the run's records before every proposal (success lead up, token ratio down), so nothing but
 the records is ever stored, and the same records and seed always give the same proposal.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from evolver.authors.proposal import proposal
 from evolver.authors.space import Value, as_changes, knobs_of, value_of
+from evolver.config import RandomAuthor
 from evolver.config import StructuredAuthor as StructuredConfig
 from evolver.population import Population
 from evolver.protocols import Evidence, Proposal
@@ -30,14 +31,16 @@ if TYPE_CHECKING:
 
 MOST_CHANGES = 3
 GUIDED_ASKS = 50  # so many asks that bring only known trees mean that the sampler is stuck: the rest is random
+Standings = dict[str, tuple[float, float]]  # (success, log of tokens per solved task), the root's subtracted
 ASKS = 250  # an author that finds nothing new in so many asks has nothing more to propose
 
 
 class Structured:
-    """At most `config.n` candidates under `name`."""
+    """At most `config.n` candidates under `name`. Random search is the same author without guidance: its baseline."""
 
-    def __init__(self, config: StructuredConfig, store: Store, library: Library, name: str = "structured") -> None:
-        self.name = name
+    def __init__(self, config: StructuredConfig | RandomAuthor, store: Store, library: Library, name: str = "") -> None:
+        self.name = name or config.kind
+        self._guided = isinstance(config, StructuredConfig)
         self._n = config.n
         self._knobs = knobs_of(config.space)
         self._store = store
@@ -80,15 +83,17 @@ class Structured:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
+        guided = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
+        sampler = guided if self._guided else _random_sampler(seed)
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+        standings = _standings(population)
         for decision in population.decisions:
-            trial = self._trial(population, decision)
+            trial = self._trial(population, decision, standings)
             if trial is not None:
                 study.add_trial(trial)
         return study
 
-    def _trial(self, population: Population, decision: Decision) -> FrozenTrial | None:
+    def _trial(self, population: Population, decision: Decision, standings: Standings) -> FrozenTrial | None:
         from optuna.trial import TrialState, create_trial
 
         candidate = population.candidate(decision.candidate_harness)
@@ -100,7 +105,7 @@ class Structured:
         params: dict[str, Value] = {"changes": len(settings)}
         for position, (knob, value) in enumerate(settings.items()):
             params |= {f"knob_{position}": knob, f"to.{knob}": value}
-        outcome = _outcome(decision)
+        outcome = None if decision.candidate_harness not in standings else _step(standings, candidate)
         return create_trial(
             state=TrialState.FAIL if outcome is None else TrialState.COMPLETE,
             params=params,
@@ -150,10 +155,21 @@ def _fail(study: Study, trial: Trial) -> None:
     study.tell(trial, state=TrialState.FAIL)
 
 
-def _outcome(decision: Decision) -> Sequence[float] | None:
-    """(success lead in 0..1, log of candidate's tokens per solved task over the incumbent's); None without a look."""
-    lead = decision.looks[-1].effect.point if decision.looks else None
-    if lead is None:
-        return None
-    ours, theirs = decision.tokens_per_solved, decision.incumbent_tokens_per_solved
-    return [lead, math.log(ours / theirs) if ours and theirs else 0.0]
+def _standings(population: Population) -> Standings:
+    """Harness id → where it stands against the root, along the decisions; one without a look has no standing."""
+    found: Standings = {} if population.root is None else {population.root.harness_id: (0.0, 0.0)}
+    for decision in population.decisions:
+        base = found.get(decision.incumbent_harness)
+        lead = decision.looks[-1].effect.point if decision.looks else None
+        if base is not None and lead is not None:
+            ours, theirs = decision.tokens_per_solved, decision.incumbent_tokens_per_solved
+            ratio = math.log(ours / theirs) if ours and theirs else 0.0
+            found[decision.candidate_harness] = (base[0] + lead, base[1] + ratio)
+    return found
+
+
+def _step(standings: Standings, candidate: Candidate) -> Sequence[float] | None:
+    """What a candidate's edit did to its parent, which need not be the incumbent that it was measured against:
+    (success lead in 0..1, log of its tokens per solved task over the parent's)."""
+    before, after = standings.get(candidate.parents[0]), standings[candidate.harness_id]
+    return None if before is None else [after[0] - before[0], after[1] - before[1]]
