@@ -13,6 +13,7 @@ from evolver.authors.human import enter
 from evolver.authors.make import make_authors
 from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
+from evolver.evidence import evidence
 from evolver.lab import Lab
 from evolver.opening import open_split
 from evolver.protocols import Author, Evidence
@@ -83,10 +84,8 @@ async def _next_candidate(lab: Lab, authors: Sequence[Author]) -> Candidate | No
 
 
 def evidence_of(lab: Lab) -> Evidence:
-    """What authors are told: harnesses and verdicts, and no task of select or test."""
-    population = population_of(lab)
-    lines = [f"{d.candidate_harness[:12]}: {d.verdict}" for d in population.decisions]
-    return Evidence(population.incumbent or "", len(population.decisions), "\n".join(lines), {})
+    """What authors are told before they change the incumbent (evolver.evidence)."""
+    return evidence(lab.store, lab.harness(population_of(lab).incumbent or ""))
 
 
 async def _follow_promotions(lab: Lab, distil: Distil) -> None:
