@@ -9,7 +9,7 @@ from evolver.errors import BudgetSpent, UsageError
 from evolver.records import LedgerEntry, Role
 from evolver.store import Store
 
-FREE = ("demonstrator", "student")  # model ids that begin so run on this machine and bill nobody
+FREE = ("demonstrator", "student", "noop")  # model ids that begin so run on this machine and bill nobody
 
 
 @dataclass

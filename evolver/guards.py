@@ -33,12 +33,13 @@ NO_APP = "no app"
 class Facts:
     """What guards need beside scorecards.
 
-    `apps` maps a task's id to its apps, `gui_share` a rollout's id to the share of GUI calls among its GUI and terminal
-    calls (absent where it made none), `lost` gives (lost on our side, tries) of the candidate and of the incumbent.
+    `apps` maps a task's id to its apps, `terminal_share` a rollout's id to the share of terminal calls among its GUI
+    and terminal calls (absent where it made none), `lost` gives (lost on our side, tries) of the candidate and of the
+    incumbent.
     """
 
     apps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    gui_share: Mapping[str, float] = field(default_factory=dict)
+    terminal_share: Mapping[str, float] = field(default_factory=dict)
     lost: tuple[tuple[int, int], tuple[int, int]] | None = None
 
 
@@ -79,8 +80,8 @@ class _Missing(Exception):
 def guard(
     arms: Sequence[Arms], facts: Facts, expected: Mapping[str, float], rules: RaceConfig, seed: int
 ) -> tuple[GuardResult, ...]:
-    """Every guard's result on the attempts of `arms` together. `expected` maps an app to the change of its share of GUI
-    calls that the candidate's manifest names.
+    """Every guard's result on the attempts of `arms` together. `expected` maps an app to the change of its share of
+    terminal calls that the candidate's manifest names.
 
     Raises UsageError for a guard whose limit the config gives and whose figures are not on record.
     """
@@ -230,7 +231,7 @@ def _lost(facts: Facts, limit: float, error: float) -> _Seen:
 
 
 def _channels(sides: Sides, facts: Facts, expected: Mapping[str, float], limit: float, seed: int) -> list[_Seen]:
-    if not facts.gui_share:
+    if not facts.terminal_share:
         raise _Missing("no call of either channel is on record")
     found = []
     for app in sorted({app for apps in facts.apps.values() for app in apps}):
@@ -245,7 +246,7 @@ def _channels(sides: Sides, facts: Facts, expected: Mapping[str, float], limit: 
             continue
         planned = f" beyond the expected {100 * expected[app]:+.0f}" if app in expected else ", none was expected"
         words = (
-            f"the share of GUI calls shifts by {100 * (interval.point or 0):+.0f} pp{_span(interval)}{planned} on "
+            f"the share of terminal calls shifts by {100 * (interval.point or 0):+.0f} pp{_span(interval)}{planned} on "
             f"{len(shifts)} tasks (at most {100 * limit:g} pp)"
         )
         found.append(_Seen(interval, interval.low > limit or interval.high < -limit, words, subject=app))
@@ -273,7 +274,7 @@ def _rubric(sides: Sides, limit: float, error: float, seed: int) -> _Seen:
 
 
 def _shares(cards: Sequence[Scorecard], facts: Facts) -> list[float]:
-    return [facts.gui_share[card.rollout_id] for card in cards if card.rollout_id in facts.gui_share]
+    return [facts.terminal_share[card.rollout_id] for card in cards if card.rollout_id in facts.terminal_share]
 
 
 def _tally(cards: Sequence[Scorecard]) -> tuple[int, int]:

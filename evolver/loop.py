@@ -15,6 +15,7 @@ from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
 from evolver.evidence import evidence
 from evolver.lab import Lab
+from evolver.neutral import hidden_neutral
 from evolver.opening import open_split
 from evolver.protocols import Author, Evidence
 from evolver.race import (
@@ -26,6 +27,7 @@ from evolver.race import (
     start_lineage,
 )
 from evolver.records import Candidate
+from evolver.selfcheck import self_checks
 from evolver.stops import End, Stop, preflight, reached
 from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
 
@@ -44,6 +46,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
         preflight(lab, grounds)
         success = await start_lineage(lab, grounds.dev)
         preflight(lab, grounds)
+        await self_checks(lab, population_of(lab).lineage[0], grounds.dev)
         await _follow_promotions(lab, distil)
         while (end := reached(lab, success)) is None:
             candidate = await _next_candidate(lab, authors)
@@ -73,14 +76,17 @@ async def _next_candidate(lab: Lab, authors: Sequence[Author]) -> Candidate | No
     population = population_of(lab)
     if population.pending:
         return population.pending[0]
-    for author in authors:
+    proposal = hidden_neutral(lab)
+    for author in authors if proposal is None else ():
         proposal = await author.propose(evidence_of(lab))
         if proposal is not None:
-            made = proposal.candidate
-            lab.library.add(proposal.tree, name=made.name, parents=made.parents, message=made.manifest.why)
-            lab.record(made)
-            return made
-    return None
+            break
+    if proposal is None:
+        return None
+    made = proposal.candidate
+    lab.library.add(proposal.tree, name=made.name, parents=made.parents, message=made.manifest.why)
+    lab.record(made)
+    return made
 
 
 def evidence_of(lab: Lab) -> Evidence:

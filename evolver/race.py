@@ -179,13 +179,13 @@ def facts_of(lab: Lab, case: Case, grounds: Grounds) -> Facts:
         used = [call_channel(call, harness) for turn in rollout.turns for call in turn.completion.calls]
         acting = used.count("gui") + used.count("terminal")
         if acting:
-            shares[rollout.id] = used.count("gui") / acting
+            shares[rollout.id] = used.count("terminal") / acting
         failed = rollout.error is not None and rollout.error.blame not in ("harness", "provider")
         lost.setdefault(rollout.key.harness_id, []).append(failed)
     ours, theirs = (lost.get(h, []) for h in (case.candidate.harness_id, case.incumbent_harness))
     return Facts(
         apps={task.id: task.apps for task in (*grounds.dev, *grounds.select)},
-        gui_share=shares,
+        terminal_share=shares,
         lost=((sum(ours), len(ours)), (sum(theirs), len(theirs))),
     )
 

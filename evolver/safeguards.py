@@ -24,8 +24,9 @@ class GuardsConfig(Section):
     limit, and an error where what it needs is not on record; 0 = off. `app` is the fall of one app's success (0..1),
     with at least `app_attempts` attempts in each arm. `tokens`, `dollars` and `seconds` are growth on the tasks that
     both solve (1.0 = twice as much). `infra` is the share of attempts lost on our side, beyond the incumbent's.
-    `channel` is the shift of an app's share of GUI calls (0..1) beyond what the manifest expects, `rubric` the lead in
-    the rubric score beyond that in success: both are flagged, and keep from a promotion only where a limit is given.
+    `channel` is the shift of an app's share of terminal calls (0..1) beyond what the manifest expects, `rubric` the
+    lead in the rubric score beyond that in success: both are flagged, and keep from a promotion only where a limit is
+    given.
     Each guard stops an edit that does no harm with probability `error` at most.
     """
 

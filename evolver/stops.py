@@ -13,6 +13,7 @@ from evolver.errors import UsageError
 from evolver.lab import Lab
 from evolver.race import Grounds, dev_cards, population_of
 from evolver.records import Rollout
+from evolver.selfcheck import remaining
 
 
 class Stop(StrEnum):
@@ -44,7 +45,11 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
         return
     rules, tasks = lab.config.race, len(grounds.dev)
     last, most = steps(rules, 1)[-1], confirm_steps(rules)[-1]
-    need = Need(tasks * (last.attempts + last.pool - 1), *_a_rollout(lab), before=max(0, tasks - len(played)))
+    need = Need(
+        tasks * (last.attempts + last.pool - 1),
+        *_a_rollout(lab),
+        before=max(0, tasks - len(played)) + remaining(lab, tasks),
+    )
     seen = detectable_effect(tasks, last.attempts, rules.screen_alpha)
     bought = lab.budget.proposals(need)
     lab.tell(

@@ -29,6 +29,7 @@ from evolver.records import (
     ToolCall,
     Usage,
 )
+from evolver.safeguards import ChecksConfig
 from evolver.store import Store
 from evolver.testing import FakeSandbox, FakeSandboxes
 from harnesses.library import Library
@@ -179,6 +180,9 @@ class ReadsTheReply:
 
 
 def coin_lab(path: Path, config: RunConfig, model: Coin) -> Lab:
+    """A lab of coins; it checks nothing before a run and hides no candidate, unless `config` says how."""
+    if config.checks == ChecksConfig():
+        config = config.model_copy(update={"checks": ChecksConfig(tasks=0, neutral_every=0)})
     machines = FakeSandboxes(lambda: FakeSandbox({}, (64, 48)))
     store = Store.create(path, config)
     return Lab(store, Library(path / "library"), machines, [ReadsTheReply()], model, LocalExecutor(2))
