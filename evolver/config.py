@@ -185,8 +185,24 @@ class RemovalAuthor(AuthorSection):
     n: Positive | None = None
 
 
-AuthorConfig = Annotated[HumanAuthor | StructuredAuthor | RandomAuthor | RemovalAuthor, Field(discriminator="kind")]
-TAGS = ("demonstrator", "openai", "human", "structured", "random", "removal")  # pydantic puts them into its places
+class LLMAuthor(SearchingAuthor):
+    """A language model that edits the tree of its parent in a sandbox of its own; `n` proposals, failed ones included.
+
+    What is refused goes back to it at most `max_repairs` times. `harness` is the authoring harness (a directory with a
+    bash tool); absent, the one that comes with the program. Its calls are charged to the role `author` (`caps.author`).
+    """
+
+    kind: Literal["llm"]
+    model: OpenAISpec
+    n: Positive = 1
+    max_repairs: Annotated[int, Field(ge=0, le=10)] = 2
+    harness: Annotated[str, Field(min_length=1)] | None = None
+
+
+AuthorConfig = Annotated[
+    HumanAuthor | StructuredAuthor | RandomAuthor | RemovalAuthor | LLMAuthor, Field(discriminator="kind")
+]
+TAGS = ("demonstrator", "openai", "human", "structured", "random", "removal", "llm")  # pydantic's, in its places
 
 
 class DistilConfig(Section):
@@ -276,7 +292,8 @@ class RunConfig(Section):
     @property
     def _endpoints(self) -> tuple[OpenAISpec, ...]:
         judge = None if self.judge is None else self.judge.model
-        return tuple(spec for spec in (self.teacher, judge) if isinstance(spec, OpenAISpec))
+        authors = [author.model for author in self.authors if isinstance(author, LLMAuthor)]
+        return tuple(spec for spec in (self.teacher, judge, *authors) if isinstance(spec, OpenAISpec))
 
     @property
     def teacher_id(self) -> str:
@@ -305,7 +322,9 @@ def load_config(path: Path) -> RunConfig:
     config = parse_config(raw, str(path))
     root = _beside(path, config.root)
     authors = tuple(
-        a.model_copy(update={"harness": _beside(path, a.harness)}) if isinstance(a, HumanAuthor) else a
+        a.model_copy(update={"harness": _beside(path, a.harness)})
+        if isinstance(a, HumanAuthor | LLMAuthor) and a.harness is not None
+        else a
         for a in config.authors
     )
     return config.model_copy(update={"root": root, "authors": authors})

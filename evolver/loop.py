@@ -40,7 +40,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     limits = lab.config.tasks
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
     require_fit_judge(lab, [*grounds.dev, *grounds.select])
-    authors = make_authors(lab.store, lab.library)
+    authors = make_authors(lab, grounds.dev, grounds.select)
     pairs = [(enter(lab.library, a), enter(lab.library, b)) for a, b in lab.config.gap.pairs]
     try:
         preflight(lab, grounds)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evolver.authors.gate import Refused, refuse_leaks
 from evolver.authors.proposal import proposal
 from evolver.config import HumanAuthor as HumanConfig
 from evolver.errors import UsageError
+from evolver.leaks import Leaks
 from evolver.population import Population
 from evolver.protocols import Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
@@ -21,10 +23,11 @@ class Human:
 
     name = "human"
 
-    def __init__(self, config: HumanConfig, store: Store, library: Library) -> None:
+    def __init__(self, config: HumanConfig, store: Store, library: Library, leaks: Leaks) -> None:
         self._config = config
         self._store = store
         self._library = library
+        self._leaks = leaks
 
     async def propose(self, evidence: Evidence) -> Proposal | None:
         harness = read_named(self._config.harness)
@@ -32,14 +35,15 @@ class Human:
         if harness.id in known.harness_ids:
             return None
         parent = self._library.get(evidence.parent_harness)
+        _refuse_leaks(self._leaks, parent, harness, self._config.harness)
         name = free_name(self._library, Path(self._config.harness).name, harness.id)
         return proposal(parent, tree_files(harness), self.name, name, Manifest(why=self._config.why))
 
 
-def propose(store: Store, library: Library, parent: str, tree: Path, why: str) -> Candidate:
+def propose(store: Store, library: Library, parent: str, tree: Path, why: str, leaks: Leaks) -> Candidate:
     """`evolver propose`: adds a working copy as a pending candidate, which the loop decides before it asks an author.
 
-    Raises UsageError for an unknown parent, an invalid tree, or one that was proposed before.
+    Raises UsageError for an unknown parent, an invalid tree, one that was proposed before, and lines that carry one task.
     """
     try:
         harness = read_tree(tree)
@@ -48,13 +52,22 @@ def propose(store: Store, library: Library, parent: str, tree: Path, why: str) -
             raise UsageError(
                 f"{tree} is harness {harness.id[:12]}, which {known.author} proposed already as {known.name!r}"
             )
+        before = library.get(parent)
+        _refuse_leaks(leaks, before, harness, str(tree))
         name = free_name(library, tree.resolve().name, harness.id)
-        made = proposal(library.get(parent), tree_files(harness), Human.name, name, Manifest(why=why))
+        made = proposal(before, tree_files(harness), Human.name, name, Manifest(why=why))
         library.add(made.tree, name=name, parents=[parent], message=why)
     except (HarnessError, UnknownHarness) as error:
         raise UsageError(str(error)) from error
     store.append(made.candidate)
     return made.candidate
+
+
+def _refuse_leaks(leaks: Leaks, parent: Harness, harness: Harness, named: str) -> None:
+    try:
+        refuse_leaks(leaks, parent, harness.files)
+    except Refused as error:
+        raise UsageError(f"harness {named!r}: {error}") from error
 
 
 def enter(library: Library, named: str) -> str:

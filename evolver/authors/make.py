@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from devset.task import Task
+from evolver.authors.claims import Known
+from evolver.authors.gate import Gate
 from evolver.authors.human import Human
+from evolver.authors.llm import LLMAuthor
 from evolver.authors.removal import Removal
 from evolver.authors.structured import Structured
 from evolver.config import HumanAuthor, RemovalAuthor
+from evolver.config import LLMAuthor as LLMConfig
+from evolver.lab import Lab
+from evolver.leaks import Leaks
+from evolver.models.openai import OpenAIModel
 from evolver.protocols import Author
-from evolver.store import Store
-from harnesses.library import Library
 
 
-def make_authors(store: Store, library: Library) -> list[Author]:
-    """One author for each section of the config. Raises UsageError for a harness that is not there and for an unknown
-    knob, before anything is spent."""
+def make_authors(lab: Lab, dev: Sequence[Task], held_out: Sequence[Task]) -> list[Author]:
+    """One author for each section of the config. What a harness may not carry is taken from the tasks.
+
+    Raises UsageError for a harness that is not there, an unknown knob and a missing key, before anything is spent."""
     authors: list[Author] = []
+    store, library, leaks = lab.store, lab.library, Leaks(dev, held_out)
     for config in store.config.authors:
         same = sum(other.name.startswith(config.kind) for other in authors) + 1
         name = config.kind if same == 1 else f"{config.kind}{same}"
         if isinstance(config, HumanAuthor):
-            authors.append(Human(config, store, library))
+            authors.append(Human(config, store, library, leaks))
+        elif isinstance(config, LLMConfig):
+            gate = Gate(store, library, lab.sandboxes, leaks)
+            known = Known(frozenset(task.id for task in dev), frozenset(app for task in dev for app in task.apps))
+            authors.append(LLMAuthor(config, lab, gate, known, OpenAIModel(config.model), name))
         elif isinstance(config, RemovalAuthor):
             authors.append(Removal(config, store, library, name))
         else:

@@ -92,8 +92,10 @@ def propose(
     Example:
       evolver propose runs/mine --from beta1 --tree my-harness --why "the note on sheets saves a step"
     """
+    from devset.splits import load_split
     from evolver.authors.human import propose as add
     from evolver.commands.harness import resolved
+    from evolver.leaks import Leaks
     from evolver.store import Store
     from harnesses.library import Library
 
@@ -102,7 +104,8 @@ def propose(
     if not tree.is_dir():
         raise UsageError(f"no harness at {tree}: give a directory")
     try:
-        made = add(store, library, resolved(library, parent), tree, why)
+        leaks = Leaks(load_split("dev"), load_split("select"))
+        made = add(store, library, resolved(library, parent), tree, why, leaks)
     except UsageError as error:
         raise error if str(tree) in str(error) else UsageError(f"{tree}: {error}") from None
     say(f"candidate {made.name} ({made.harness_id[:12]}) changes {'+'.join(made.components) or 'nothing'}")
