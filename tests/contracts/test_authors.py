@@ -9,6 +9,7 @@ import pytest
 from evolver.authors.human import Human
 from evolver.authors.structured import Structured
 from evolver.config import HumanAuthor, RunConfig, StructuredAuthor
+from evolver.leaks import Leaks
 from evolver.protocols import Author, Evidence
 from evolver.store import Store
 from evolver.testing import AuthorContract
@@ -27,7 +28,7 @@ class OnAnEmptyRun(AuthorContract):
 class TestHuman(OnAnEmptyRun):
     def make(self) -> tuple[Author, Evidence]:
         config = HumanAuthor(kind="human", harness="beta1", why="a shell should save tokens")
-        return Human(config, self.store, self.library), self.evidence
+        return Human(config, self.store, self.library, Leaks([])), self.evidence
 
 
 class TestStructured(OnAnEmptyRun):

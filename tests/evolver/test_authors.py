@@ -13,14 +13,18 @@ from evolver.authors.space import KNOBS, as_changes, knobs_of, value_of
 from evolver.authors.structured import ASKS, Structured
 from evolver.config import HumanAuthor, RunConfig, StructuredAuthor
 from evolver.errors import UsageError
-from evolver.protocols import Evidence, Proposal
+from evolver.executors.local import LocalExecutor
+from evolver.lab import Lab
+from evolver.leaks import Leaks
+from evolver.protocols import Author, Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
 from evolver.store import Store
+from evolver.testing import FakeSandboxes, NoopModel
 from harnesses.diff import diff
 from harnesses.edit import with_changes
 from harnesses.library import Library
 from harnesses.tree import harness_from_files, read_tree, seed_path, write_tree
-from tests.evolver.cards import a_decision
+from tests.evolver.cards import a_decision, a_task
 
 BETA1 = read_tree(seed_path("beta1"))
 
@@ -41,6 +45,10 @@ class Bench:
 
     def evidence(self) -> Evidence:
         return Evidence(self.root, 0, "", {})
+
+    def authors(self) -> list[Author]:
+        lab = Lab(self.store, self.library, FakeSandboxes(), [], NoopModel(), LocalExecutor(1))
+        return make_authors(lab, [a_task(0, "dev")], [])
 
     def structured(self, n: int = 20, space: tuple[str, ...] = ()) -> Structured:
         return Structured(StructuredAuthor(kind="structured", n=n, space=space), self.store, self.library)
@@ -186,7 +194,7 @@ def test_package_toggles_join_into_one_list() -> None:
 async def test_a_named_harness_is_proposed_once_with_the_person_s_reason(tmp_path: Path) -> None:
     config = RunConfig(root="beta1", authors=(HumanAuthor(kind="human", harness="beta2", why="sees names"),))
     bench = Bench(tmp_path, config)
-    [author] = make_authors(bench.store, bench.library)
+    [author] = bench.authors()
     made = await author.propose(bench.evidence())
     assert made is not None
     assert (made.candidate.name, made.candidate.author, made.candidate.manifest.why) == ("beta2", "human", "sees names")
@@ -198,7 +206,7 @@ async def test_a_named_harness_is_proposed_once_with_the_person_s_reason(tmp_pat
 async def test_e09_the_root_proposed_again_costs_nothing(tmp_path: Path) -> None:
     config = RunConfig(root="beta1", authors=(HumanAuthor(kind="human", harness="beta1", why="again"),))
     bench = Bench(tmp_path, config)
-    [author] = make_authors(bench.store, bench.library)
+    [author] = bench.authors()
     assert await author.propose(bench.evidence()) is None
 
 
@@ -206,19 +214,19 @@ def test_authors_come_in_the_order_of_the_config_each_under_its_own_name(tmp_pat
     people = HumanAuthor(kind="human", harness="beta2", why="w")
     optuna = StructuredAuthor(kind="structured")
     bench = Bench(tmp_path, RunConfig(root="beta1", authors=(people, optuna, optuna)))
-    assert [a.name for a in make_authors(bench.store, bench.library)] == ["human", "structured", "structured2"]
+    assert [author.name for author in bench.authors()] == ["human", "structured", "structured2"]
 
 
 def test_a_working_copy_becomes_a_pending_candidate(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     copy = tmp_path / "My Copy"
     write_tree(harness_from_files(with_changes(BETA1, {"scaffold.max_steps": 9})), copy)
-    candidate = propose(bench.store, bench.library, "beta1", copy, "fewer steps")
+    candidate = propose(bench.store, bench.library, "beta1", copy, "fewer steps", Leaks([]))
     assert candidate.changes == ("scaffold.max_steps: 20 → 9",) and candidate.parents == (bench.root,)
     assert candidate in bench.store.all(Candidate)
     assert bench.library.parents_of(candidate.name) == (bench.root,)
     with pytest.raises(UsageError, match="proposed already as 'my-copy'"):
-        propose(bench.store, bench.library, "beta1", copy, "once more")
+        propose(bench.store, bench.library, "beta1", copy, "once more", Leaks([]))
 
 
 def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
@@ -226,14 +234,14 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"harness 'gamma': expected one of alpha, beta1, beta2 or a directory"):
         read_named("gamma")
     with pytest.raises(UsageError, match="expected the directory of a harness"):
-        propose(bench.store, bench.library, "beta1", tmp_path / "nowhere", "w")
+        propose(bench.store, bench.library, "beta1", tmp_path / "nowhere", "w", Leaks([]))
     (tmp_path / "broken").mkdir()
     with pytest.raises(UsageError, match="broken"):
         read_named(str(tmp_path / "broken"))
     copy = tmp_path / "copy"
     write_tree(harness_from_files(with_changes(BETA1, {"scaffold.max_steps": 9})), copy)
     with pytest.raises(UsageError, match="unknown harness 'nobody'"):
-        propose(bench.store, bench.library, "nobody", copy, "w")
+        propose(bench.store, bench.library, "nobody", copy, "w", Leaks([]))
     assert len(bench.store.all(Candidate)) == 1
 
 

@@ -24,6 +24,7 @@ from evolver.config import (
 from evolver.errors import BudgetSpent, ProviderFailed, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Attempt, Lab
+from evolver.leaks import Leaks
 from evolver.loop import run
 from evolver.population import Population
 from evolver.protocols import Request
@@ -421,7 +422,7 @@ async def test_pending_proposals_come_before_the_authors(tmp_path: Path) -> None
     lab = coin_lab(tmp_path / "run", config(authors=()), Coin(shell_helps))
     await run(lab, tasks=split_tasks, distil=Students(lab))
     assert lab.store.all(Decision) == []
-    candidate = propose(lab.store, lab.library, "alpha", seed_path("beta1"), "a shell")
+    candidate = propose(lab.store, lab.library, "alpha", seed_path("beta1"), "a shell", Leaks([]))
     again = coin_lab(tmp_path / "run", config(authors=()), Coin(shell_helps))
     await run(again, tasks=split_tasks, distil=Students(again))
     assert verdicts(again) == [(candidate.harness_id, "promote")]
