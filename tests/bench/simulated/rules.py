@@ -16,6 +16,7 @@ from devset.task import Split
 from evolver.compare import Arms, Comparison, compare
 from evolver.config import RaceConfig
 from evolver.decide import Case, Step, confirm_steps, decide, race_look, steps, undecided
+from evolver.guards import Facts
 from evolver.population import Population
 from evolver.records import Candidate, Decision, Look, Manifest, Purpose, RolloutKey, Scorecard
 
@@ -24,6 +25,11 @@ BETA = (0.405, 0.332)
 TOKENS, TOKEN_SPREAD = 1_000.0, 0.3  # median, and standard deviation of the logarithm
 CLAIM_ATTEMPTS = range(4)
 REPEATS = 20  # a lineage's claim is drawn so often: its bias is wanted, not the luck of one draw
+APPS = 6
+FACTS = Facts(
+    apps={f"{ground}-{task}": (f"app-{task % APPS}",) for ground, size in SIZES.items() for task in range(size)},
+    lost=((0, 1), (0, 1)),
+)
 Chances = NDArray[np.float64]
 
 
@@ -179,7 +185,7 @@ class Ours:
         made, dev, looks, found = self._raced(candidate, turn)
         passed = looks[-1].verdict == "pass"
         spent = Population([], self.decisions).alpha_spent
-        case = Case(made, self.holder, looks, found, dev, None, best_success=0.0, spent=spent)
+        case = Case(made, self.holder, looks, found, dev, None, best_success=0.0, spent=spent, facts=FACTS)
         fresh = Arms([], [], SIZES["select"], 0)
         for index, (before, step) in enumerate(pairwise((Step(0, 0), *confirm_steps(self.rules)))):
             if passed and (index == 0 or undecided(case, self.rules, turn)):
