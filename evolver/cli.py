@@ -17,7 +17,19 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from evolver.commands import admission, experiment, harness, judge, overlap, quality, rollout, sandbox, show, tasks
+from evolver.commands import (
+    admission,
+    experiment,
+    harness,
+    history,
+    judge,
+    overlap,
+    quality,
+    rollout,
+    sandbox,
+    show,
+    tasks,
+)
 from evolver.commands.talk import say
 from evolver.errors import BudgetSpent, NotReady, UsageError
 
@@ -74,6 +86,9 @@ app.command()(experiment.run)
 app.command()(experiment.propose)
 app.command()(experiment.gap)
 app.command()(experiment.report)
+app.command()(history.log)
+app.command()(history.diff)
+app.command()(history.evidence)
 app.command()(show.show)
 tasks.app.command()(admission.admit)
 tasks.app.command()(quality.quality)

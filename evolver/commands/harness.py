@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from evolver.commands.talk import AsJson, say, show_json, show_table
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
+    from harnesses.diff import Diff
     from harnesses.harness import Harness
     from harnesses.library import Library
 
@@ -66,27 +68,33 @@ def show(
 
 @app.command("diff")
 def show_diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="Name, id, seed or directory.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Name, id, seed or directory.")],
-    run: OfRun = None,
+    a: Annotated[str, typer.Argument(metavar="A", help="Seed or directory.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Seed or directory.")],
     as_json: AsJson = False,
 ) -> None:
-    """Shows what changed from A to B: the components, then the patch.
+    """Shows what changed from A to B: the components, then the patch. Those of a run: `evolver diff RUN A B`.
 
     \b
     Examples:
       evolver harness diff alpha beta1
-      evolver harness diff beta1 my-harness --run runs/demo
+      evolver harness diff beta1 my-harness
     """
     from harnesses.diff import diff
 
-    found = diff(find(a, run), find(b, run))
+    found = diff(find(a, None), find(b, None))
     if as_json:
         show_json({"components": list(found.components), "changes": list(found.changes), "patch": found.patch})
-        return
+    else:
+        print_diff(found)
+
+
+def print_diff(found: Diff, effect: Iterable[str] = ()) -> None:
+    """The components, the changes in words, what is known of their effect, the patch."""
     typer.echo(f"changed: {'+'.join(found.components) or 'nothing'}")
     for line in found.changes:
         typer.echo(f"  {line}")
+    for line in effect:
+        typer.echo(line)
     typer.echo(f"\n{found.patch}", nl=False)
 
 

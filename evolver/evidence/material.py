@@ -84,8 +84,8 @@ class Material:
         """Candidate minus other on dev, from every attempt that there is now; or why they don't compare."""
         ours, theirs = self.cards.get(candidate, []), self.cards.get(other, [])
         if not ours or not theirs:
-            return f"{self.name(other if ours else candidate)} was never played on dev"
-        attempts = max(card.key.attempt for card in ours) + 1
+            return f"{self.name(other if ours else candidate)} was never played on dev by {self.teacher}"
+        attempts = min(max(card.key.attempt for card in arm) for arm in (ours, theirs)) + 1
         rules, seed = self.store.config.race, self.store.config.seed
         try:
             found = compare(Arms(ours, theirs, len(self.tasks), attempts), rules, rules.alpha, seed)
