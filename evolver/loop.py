@@ -28,6 +28,7 @@ from evolver.race import (
 )
 from evolver.records import Candidate
 from evolver.selfcheck import self_checks
+from evolver.stages import require_open, require_teacher_of_stage
 from evolver.stops import End, Stop, preflight, reached
 from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
 
@@ -36,6 +37,8 @@ Tasks = Callable[[Split, int | None], Sequence[Task]]
 
 async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_in_child) -> End:
     """Runs or resumes the experiment of `lab`. Raises UsageError for wrong input, before anything is spent on it."""
+    require_open(lab.store)
+    require_teacher_of_stage(lab.store)
     tasks = tasks or partial(open_split, lab.store, why="gap")
     limits = lab.config.tasks
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))

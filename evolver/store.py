@@ -118,18 +118,21 @@ class Store:
     def create(cls, path: Path, config: RunConfig) -> Store:
         """A new run directory, or the existing one if it was made with the same config (resume = the same command).
 
-        Settings that change no result (caps, prices, workers) may differ and are taken over; a run without a record
-        takes any.
+        Settings that change no result (caps, prices, workers) may differ and are taken over, and a teacher that the
+        newest stage names; a run without a record takes any.
         Raises `UsageError` for a directory of another config or version, or one that holds other files.
         """
         if not (path / "run.json").exists():
             cls._start(path, config)
         store = cls.open(path)
         changed = changed_fields(store.config, config)
+        stages = store.all(Stage)
+        if stages and stages[-1].teacher == config.teacher_id != store.config.teacher_id:
+            changed = [field for field in changed if not field.startswith("teacher.")]
         if changed and any(log.path.exists() for kind, log in store._logs.items() if kind is not Ending):
             raise UsageError(
                 f"{path} was started with other settings ({'; '.join(changed)}): "
-                "give them back, choose another --out, or start over with --fresh"
+                "give them back, choose another --out, or start over with --fresh" + _swap_hint(path, changed)
             )
         if store.config != config:
             with on_disk(path):
@@ -317,6 +320,12 @@ class Store:
         log.by_id[record_id(record)] = record
         log.offset += size
         log.lines += 1
+
+
+def _swap_hint(path: Path, changed: list[str]) -> str:
+    if not any(field.startswith("teacher.") for field in changed):
+        return ""
+    return f"; another teacher is a stage of its own: evolver stage {path} NAME --teacher MODEL --why WHY"
 
 
 def _run_json(run_id: str, config: RunConfig) -> bytes:

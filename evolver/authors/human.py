@@ -12,6 +12,7 @@ from evolver.leaks import Leaks
 from evolver.population import Population
 from evolver.protocols import Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
+from evolver.stages import require_open
 from evolver.store import Store
 from harnesses.harness import Harness
 from harnesses.library import Library, UnknownHarness
@@ -43,8 +44,10 @@ class Human:
 def propose(store: Store, library: Library, parent: str, tree: Path, why: str, leaks: Leaks) -> Candidate:
     """`evolver propose`: adds a working copy as a pending candidate, which the loop decides before it asks an author.
 
-    Raises UsageError for an unknown parent, an invalid tree, one that was proposed before, and lines that carry one task.
+    Raises UsageError for an unknown parent, a frozen run, and a tree that is invalid, was proposed before or carries
+    one task.
     """
+    require_open(store)
     try:
         harness = read_tree(tree)
         known = Population(store.all(Candidate), store.all(Decision)).candidate(harness.id)
