@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from evolver.errors import UsageError
+from evolver.faults import faults
 from evolver.records import Finite, ImageRule, Role
 from evolver.safeguards import ChecksConfig, Count, FinalConfig, GuardsConfig, Positive, Section
 
 OPENAI_KEY = "OPENAI_API_KEY"
-SECRET_WORDS = ("key", "token", "secret", "password")
 RESUMABLE = (
     "caps", "min_proposals", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares", "checks.tasks",
     "checks.attempts", "checks.graded", "final",
@@ -178,8 +177,8 @@ class RandomAuthor(SearchingAuthor):
 
 
 class RemovalAuthor(AuthorSection):
-    """Takes away one component of the incumbent at a time: each of its tools, packages, hooks, sections of its prompt and
-    parts of its observation, once an incumbent; `n` at most, absent = all."""
+    """Takes away one component of the incumbent at a time: each tool, package, hook, section of a prompt and part of
+    the observation, once an incumbent; `n` at most, absent = all."""
 
     kind: Literal["removal"]
     n: Positive | None = None
@@ -202,7 +201,20 @@ class LLMAuthor(SearchingAuthor):
 AuthorConfig = Annotated[
     HumanAuthor | StructuredAuthor | RandomAuthor | RemovalAuthor | LLMAuthor, Field(discriminator="kind")
 ]
-TAGS = ("demonstrator", "openai", "human", "structured", "random", "removal", "llm")  # pydantic's, in its places
+
+
+class ArchiveConfig(Section):
+    """Whom authors with `parents = "archive"` build on (evolver.archive): the `incumbent` this often, this often one of
+    a cell taken at random (`cells`), else whoever promises most."""
+
+    incumbent: Annotated[float, Field(gt=0, le=1)] = 0.2
+    cells: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+    @model_validator(mode="after")
+    def _shares_of_one(self) -> ArchiveConfig:
+        if self.incumbent + self.cells > 1:
+            raise ValueError("incumbent and cells are shares of the same whole: they can't be more than 1 together")
+        return self
 
 
 class DistilConfig(Section):
@@ -260,6 +272,7 @@ class RunConfig(Section):
     checks: ChecksConfig = ChecksConfig()
     final: FinalConfig = FinalConfig()
     authors: tuple[AuthorConfig, ...] = ()
+    archive: ArchiveConfig = ArchiveConfig()
     distil: DistilConfig = DistilConfig()
     gap: GapConfig = GapConfig()
     caps: Caps = Caps()
@@ -335,12 +348,7 @@ def parse_config(raw: object, source: str) -> RunConfig:
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
-        errors = sorted(
-            error.errors(), key=lambda e: e["type"] != "extra_forbidden"
-        )  # a misspelt name explains the rest
-        lines = [_explain(e["type"], e["loc"], e["input"], e["msg"]) for e in errors]
-        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        raise UsageError(f"{source}: {lines[0]}{more}") from None
+        raise UsageError(f"{source}: {faults(RunConfig, error)}") from None
 
 
 def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
@@ -358,44 +366,3 @@ def _flat(value: JsonValue, path: str = "") -> dict[str, JsonValue]:
     if isinstance(value, dict) and value:
         return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{path}.{key}".lstrip(".")).items()}
     return {path: value}
-
-
-def _explain(kind: str, loc: tuple[int | str, ...], value: object, message: str) -> str:
-    field = ".".join(str(part) for part in loc if part not in TAGS)
-    if kind == "extra_forbidden":
-        known = _fields_at(loc[:-1])
-        close = difflib.get_close_matches(str(loc[-1]), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-        return f"unknown setting {field!r}; {hint}"
-    if kind == "missing":
-        return f"setting {field!r} is missing"
-    text = message.removeprefix("Value error, ")
-    if not field:
-        return text
-    return f"{field} = {_shown(field, value)}: {text[:1].lower()}{text[1:]}"
-
-
-def _shown(field: str, value: object) -> str:
-    secret = any(word in field.rsplit(".", 1)[-1] for word in SECRET_WORDS) or "@" in str(value)
-    return "(hidden)" if secret else repr(value)[:80]
-
-
-def _fields_at(loc: tuple[int | str, ...]) -> list[str]:
-    """The setting names that are valid at a place of the config (pydantic puts union tags into its places)."""
-    here: list[type[BaseModel]] = [RunConfig]
-    for part in loc:
-        if isinstance(part, int):
-            continue
-        inner: list[type[BaseModel]] = []
-        for model in here:
-            if part in model.model_fields:
-                inner += _models_in(model.model_fields[part].annotation)
-        tagged = [m for m in here if "kind" in m.model_fields and part in get_args(m.model_fields["kind"].annotation)]
-        here = inner or tagged or here
-    return sorted({name for model in here for name in model.model_fields})
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        return [annotation] if issubclass(annotation, BaseModel) else []
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]

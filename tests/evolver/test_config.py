@@ -37,7 +37,7 @@ def test_a_run_json_round_trip_is_the_same_config() -> None:
         ("race = { alfa = 0.1 }", "unknown setting 'race.alfa'; did you mean 'alpha'?"),
         ("[caps]\nteacher = { token = 3 }", "unknown setting 'caps.teacher.token'; did you mean 'tokens'?"),
         ("[[authors]]\nkind='human'\nharnes='x'\nwhy='y'", "'authors.0.harnes'; did you mean 'harness'?"),
-        ("zzz = 1", "unknown setting 'zzz'; known here: allow_unpriced, authors"),
+        ("zzz = 1", "unknown setting 'zzz'; known here: allow_unpriced, archive"),
         ("race = { alpha = 2 }", "race.alpha = 2: input should be less than 0.5"),
         ("race = { attempts = [4, 2] }", "race.attempts = [4, 2]: must grow from look to look"),
         ("[teacher]\nkind = 'opnai'", "'opnai' found using 'kind' does not match any of the expected tags"),
