@@ -86,13 +86,12 @@ class Leaks:
                 yield Leak(path, number, self._said(hit, self._shown_phrases, " ".join(hit), "the words"))
 
     def _token(self, line: str, *, numbers: bool) -> str | None:
-        for token in _tokens(line):
+        for token, written in _tokens(line):
             name, _, number = token.rpartition("-")
             if token in self._ids or (name in self._families and len(number) == 4 and number.isdigit()):
-                seen = token in self._dev_ids
-                return f"the id of a task ({token!r})" if seen else "the id of a task"
+                return f"the id of a task ({written!r})" if token in self._dev_ids else "the id of a task"
             if token in self._values and (numbers or not token.isdigit()):
-                return self._said(token, self._shown_values, token, "a value")
+                return self._said(token, self._shown_values, written, "a value")
         return None
 
     def _said(self, hit: str | Phrase, shown: set[str] | set[Phrase], text: str, what: str) -> str:
@@ -142,7 +141,7 @@ def _told(task: Task) -> list[str]:
 
 
 def _value_tokens(texts: Iterable[str]) -> set[str]:
-    return {token for text in texts for token in _tokens(text) if _is_a_value(token)}
+    return {token for text in texts for token, _ in _tokens(text) if _is_a_value(token)}
 
 
 def _is_a_value(token: str) -> bool:
@@ -157,13 +156,13 @@ def _is_a_value(token: str) -> bool:
     return len(plain) >= 5 and ("-" in token or (any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))))
 
 
-def _tokens(line: str) -> Iterator[str]:
-    """Words with what joins them, however it is joined, and without what may be a file's extension."""
+def _tokens(line: str) -> Iterator[tuple[str, str]]:
+    """Words with what joins them, however it is joined, and without what may be a file's extension; each as written."""
     for found in JOINED.findall(normalize("NFKC", line)):
         token = _plain(found)
-        yield token
+        yield token, found
         if token != (stem := EXTENSION.sub("", token)):
-            yield stem
+            yield stem, found
 
 
 def _plain(name: str) -> str:

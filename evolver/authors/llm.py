@@ -77,7 +77,8 @@ class LLMAuthor:
 
     def _made(self) -> int:
         store = self._lab.store
-        return sum(c.author == self.name for c in (*store.all(Candidate), *store.all(FailedProposal)))
+        authors = [*(c.author for c in store.all(Candidate)), *(f.author for f in store.all(FailedProposal))]
+        return authors.count(self.name)
 
     async def _proposal(self, number: int, evidence: Evidence) -> Proposal | None:
         """The proposal that comes out of the first attempt or of a repair; None once it has failed, on record."""
@@ -191,10 +192,10 @@ class LLMAuthor:
         """Tokens and $ of all attempts at this proposal, from the ledger; None where one is unknown."""
         ids = {rollout.id for rollout in draft.rollouts}
         entries = [entry for entry in self._lab.store.all(LedgerEntry) if entry.rollout_id in ids]
-        tokens = [e.input_tokens + e.output_tokens for e in entries if None not in (e.input_tokens, e.output_tokens)]
+        tokens = [count for e in entries for count in (e.input_tokens, e.output_tokens) if count is not None]
         costs = [e.cost_usd for e in entries if e.cost_usd is not None]
         return (
-            sum(tokens) if len(tokens) == len(entries) else None,
+            sum(tokens) if len(tokens) == 2 * len(entries) else None,
             sum(costs) if len(costs) == len(entries) else None,
         )
 

@@ -14,12 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 @dataclass
 class Reply:
     """One scripted HTTP answer; `body` is sent as it is when it is bytes, else as JSON. A function is asked for the
-    answer to the decoded request."""
+    answer to the decoded request. `gone`: the connection ends without one."""
 
     status: int = 200
     body: object = None
     headers: dict[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
+    gone: bool = False
 
 
 @dataclass
@@ -76,6 +77,9 @@ def serving(*replies: Reply) -> Iterator[Endpoint]:
             time.sleep(reply.delay_s)
             with lock:
                 endpoint.running -= 1
+            if reply.gone:
+                self.close_connection = True
+                return
             data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             try:
                 self.send_response(reply.status)
