@@ -41,15 +41,20 @@ class Spent:
 
 @dataclass(frozen=True)
 class Need:
-    """What one proposal takes: rollouts, and tokens and dollars a rollout, as far as they are known.
+    """What one proposal takes: rollouts, and tokens and dollars a rollout, as far as they are known: the teacher's and
+    the judge's apart.
 
-    `before` counts the rollouts that come before the first proposal.
+    `before` counts the rollouts that come before the first proposal; `authored` is how many rollouts an author takes to
+    propose (what they cost is not known before the first).
     """
 
     rollouts: int
     tokens: float | None = None
     cost_usd: float | None = None
+    judge_tokens: float | None = None
+    judge_cost_usd: float | None = None
     before: int = 0
+    authored: int = 0
 
 
 class Budget:
@@ -82,20 +87,28 @@ class Budget:
 
     def proposals(self, need: Need) -> tuple[int, str] | None:
         """How many proposals the caps still buy, and the cap that binds first; None where no cap says."""
+        tokens = None if need.tokens is None else need.tokens + (need.judge_tokens or 0)
+        cost = None if need.cost_usd is None else need.cost_usd + (need.judge_cost_usd or 0)
+        played, one = (need.before, need.rollouts), (0, 1)  # rollouts before the first proposal, and for each
+        takes: tuple[tuple[Role | None, str, float | None, tuple[int, int]], ...] = (
+            (None, "rollouts", 1.0, (need.before, need.rollouts + need.authored)),
+            (None, "tokens", tokens, played),
+            (None, "cost_usd", cost, played),
+            ("teacher", "rollouts", 1.0, played),
+            ("teacher", "tokens", need.tokens, played),
+            ("teacher", "cost_usd", need.cost_usd, played),
+            ("judge", "tokens", need.judge_tokens, played),
+            ("judge", "cost_usd", need.judge_cost_usd, played),
+            ("author", "rollouts", float(need.authored), one),
+        )
         bought: list[tuple[int, str]] = []
-        for name, spent, cap in (
-            ("caps.", self.spent(), self._caps),
-            ("caps.teacher.", self.spent("teacher"), self._caps.teacher),
-        ):
-            takes = (
-                ("rollouts", cap.rollouts, spent.rollouts, 1.0),
-                ("tokens", cap.tokens, spent.tokens, need.tokens),
-                ("cost_usd", cap.cost_usd, spent.cost_usd, need.cost_usd),
-            )
-            for what, limit, used, each in takes:
-                if limit is not None and each:
-                    left = limit - used - each * need.before
-                    bought.append((max(0, int(left / (each * need.rollouts))), f"{name}{what} = {limit:,}"))
+        for role, what, each, (before, per) in takes:
+            cap = self._caps.of(role) if role else self._caps
+            limit: float | None = getattr(cap, what)
+            if limit is not None and each:
+                left = limit - getattr(self.spent(role), what) - each * before
+                name = f"caps.{role}.{what}" if role else f"caps.{what}"
+                bought.append((max(0, int(left / (each * per))), f"{name} = {limit:,}"))
         return min(bought, default=None)
 
     def charge(self, entry: LedgerEntry) -> None:

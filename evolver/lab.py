@@ -91,6 +91,10 @@ class Lab:
             self._harnesses[harness_id] = self.library.get(harness_id)
         return self._harnesses[harness_id]
 
+    def adopt(self, harness: Harness) -> None:
+        """Plays this very copy of a harness from now on, such as one that was read from an archive."""
+        self._harnesses[harness.id] = harness
+
     async def score(
         self,
         attempts: Sequence[Attempt],
@@ -224,6 +228,7 @@ class Lab:
                 cost_usd=self._cost(rollout),
                 rollout_id=rollout.id,
                 at=time.time(),
+                seconds=max(0.0, rollout.finished_at - rollout.started_at),
             )
         )
 

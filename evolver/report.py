@@ -5,18 +5,11 @@ What is unknown is printed as "unknown", never as 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from rich.console import Console, RenderableType
-from rich.table import Table as RichTable
-from rich.text import Text
-
 from evolver.audit import Calibration, Opening
-from evolver.budget import Spent
 from evolver.config import DemonstratorSpec
+from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
-from evolver.phrasing import UNKNOWN, count, dollars, number, percent, pp, ratio
+from evolver.phrasing import UNKNOWN, count, number, percent, pp, ratio
 from evolver.population import Population
 from evolver.records import (
     Candidate,
@@ -26,36 +19,15 @@ from evolver.records import (
     Evaluation,
     Gap,
     Interval,
-    LedgerEntry,
     Purpose,
     Rollout,
     Scorecard,
 )
 from evolver.store import Store
+from evolver.tables import Report, Table
 from harnesses.library import Library
 
 SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train", "admit")
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table of words, with sentences under it. `right` names the columns that are set flush right."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str = ""
-    right: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Report:
-    """`lines` come first: whose run it is, who taught, how it ended."""
-
-    title: str
-    lines: tuple[str, ...]
-    tables: tuple[Table, ...]
 
 
 def report(store: Store) -> Report:
@@ -304,93 +276,9 @@ def gap_caption(gap: Gap) -> str:
     )
 
 
-def ledger_table(store: Store) -> Table:
-    """Calls, tokens and cost by role and model, each billed call once."""
-    sums: dict[tuple[str, str], Spent] = {}
-    total = Spent()
-    for entry in store.all(LedgerEntry):
-        sums.setdefault((entry.role, entry.model_id), Spent()).add(entry)
-        total.add(entry)
-    rows = [(role, model, *_spent(spent)) for (role, model), spent in sorted(sums.items())]
-    if rows:
-        rows.append(("total", "", *_spent(total)))
-    return Table(
-        "Ledger",
-        ("role", "model", "rollouts", "calls", "tokens", "cost"),
-        tuple(rows),
-        "The demonstrator and students run on this machine and cost nothing by declaration.",
-        frozenset({"rollouts", "calls", "tokens", "cost"}),
-    )
-
-
-def _spent(spent: Spent) -> tuple[str, str, str, str]:
-    tokens = _known(f"{spent.tokens:,}", spent.tokens, spent.unknown_tokens)
-    cost = _known(dollars(spent.cost_usd), spent.cost_usd, spent.unknown_cost)
-    return f"{spent.rollouts:,}", f"{spent.calls:,}", tokens, cost
-
-
-def _known(text: str, value: float, unknown: int) -> str:
-    if not unknown:
-        return text
-    entries = "entry" if unknown == 1 else "entries"
-    return f"at least {text} ({unknown:,} {entries} unknown)" if value else UNKNOWN
-
-
 def _name(harness_id: str, names: dict[str, str]) -> str:
     return names.get(harness_id, harness_id[:8])
 
 
 def _loss(loss: float | None) -> str:
     return UNKNOWN if loss is None else f"{loss:.3f}"
-
-
-# --- as text -------------------------------------------------------------------------------------------------------
-
-
-def print_report(shown: Report, console: Console) -> None:
-    """To a terminal or a pipe; columns are as wide as their words need, so that nothing is lost when piped."""
-    console.print(Text(shown.title, style="bold"))
-    for line in shown.lines:
-        console.print(Text(line))
-    print_tables(shown.tables, console)
-
-
-def print_tables(tables: Sequence[Table], console: Console) -> None:
-    for table in tables:
-        console.print()
-        console.print(to_rich(table))
-        for line in (table.caption, *table.notes):
-            console.print(Text(line, style="dim"))
-
-
-def to_rich(table: Table) -> RenderableType:
-    if not table.rows:
-        return Text(f"{table.title}: nothing yet", style="bold")
-    made = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for column in table.columns:
-        made.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
-    for row in table.rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
-
-
-def to_markdown(shown: Report) -> str:
-    parts = [f"# {shown.title}", "\n".join(f"- {line}" for line in shown.lines)]
-    for table in shown.tables:
-        notes = "\n".join(f"- {note}" for note in table.notes)
-        parts += [f"## {table.title}", _markdown_rows(table), table.caption, notes]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _markdown_rows(table: Table) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-    rule = ["---:" if column in table.right else "---" for column in table.columns]
-    return "\n".join([line(table.columns), line(rule), *(line(row) for row in table.rows)]) if table.rows else ""
-
-
-def to_json(shown: Report) -> dict[str, object]:
-    """One object: title, lines, and each table as a list of rows by column name."""
-    tables = {t.title: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in shown.tables}
-    return {"title": shown.title, "lines": list(shown.lines), "tables": tables}

@@ -8,8 +8,9 @@ from pathlib import Path
 from evolver.disk import on_disk
 from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
 from evolver.records import Decision
-from evolver.report import Report, Table, gap_caption, harness_names, newest_gaps, report, teacher_line
+from evolver.report import gap_caption, harness_names, newest_gaps, report, teacher_line
 from evolver.store import Store
+from evolver.tables import Report, Table
 
 STYLE = """
 :root { color-scheme: light; }

@@ -48,7 +48,9 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
     need = Need(
         tasks * (last.attempts + last.pool - 1),
         *_a_rollout(lab),
+        *_a_judgement(lab),
         before=max(0, tasks - len(played)) + remaining(lab, tasks),
+        authored=int(any(str(author.kind) == "llm" for author in lab.config.authors)),
     )
     seen = detectable_effect(tasks, last.attempts, rules.screen_alpha)
     bought = lab.budget.proposals(need)
@@ -75,6 +77,14 @@ def _a_rollout(lab: Lab) -> tuple[float | None, float | None]:
     costs = [card.cost_usd for card in cards if card.cost_usd is not None]
     complete = bool(cards) and len(tokens) == len(costs) == len(cards)
     return (statistics.mean(tokens), statistics.mean(costs)) if complete else (None, None)
+
+
+def _a_judgement(lab: Lab) -> tuple[float | None, float | None]:
+    """Mean tokens and dollars of judging a rollout; None while nothing was judged, or one of them is unknown."""
+    spent = lab.budget.spent("judge")
+    if not spent.rollouts or spent.unknown_tokens or spent.unknown_cost:
+        return None, None
+    return spent.tokens / spent.rollouts, spent.cost_usd / spent.rollouts
 
 
 def reached(lab: Lab, success: float) -> End | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import re
 import shutil
@@ -170,6 +171,12 @@ class Library:
             lines = [f"object {self.commit_of(tree)}", "type commit", f"tag {name}", f"tagger {SIGNATURE}"]
             self._point(f"refs/tags/{name}", self._write_object("tag", "\n".join([*lines, "", message, ""]).encode()))
         return name
+
+    def archive(self, asked: str) -> bytes:
+        """The files of a harness as a tar, the same bytes every time. Raises `UnknownHarness`."""
+        packed = io.BytesIO()
+        self._repo.archive(packed, self.commit_of(asked), format="tar")
+        return packed.getvalue()
 
     def _check_free(self, name: str, tree: str) -> None:
         _checked(name)

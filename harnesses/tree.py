@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import io
 import json
 import os
+import tarfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -83,6 +85,20 @@ def harness_from_files(files: Mapping[str, bytes]) -> Harness:
     )
     _check_together(harness)
     return harness
+
+
+def read_archive(data: bytes) -> Harness:
+    """Reads a harness from a tar of its files. Raises `HarnessError`."""
+    files, executable = {}, set()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for entry in tar:
+            content = tar.extractfile(entry) if entry.isfile() else None
+            if content is not None:
+                files[entry.name] = content.read()
+                executable |= {entry.name} if entry.mode & 0o100 else set()
+            elif not entry.isdir():
+                raise HarnessError(f"{entry.name}: expected a plain file, got a special one")
+    return harness_from_files(Tree(files, executable))
 
 
 def tree_files(harness: Harness) -> Tree:

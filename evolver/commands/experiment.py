@@ -125,8 +125,9 @@ def gap(
       evolver gap runs/demo beta1 beta2
     """
     from evolver.commands.harness import resolved
-    from evolver.report import gap_table, harness_names, print_tables
+    from evolver.report import gap_table, harness_names
     from evolver.store import Store
+    from evolver.tables import print_tables
     from harnesses.library import Library
 
     store = Store.open(run)
@@ -162,10 +163,10 @@ def report(
       evolver report runs/demo --markdown > report.md
       evolver report runs/demo --png docs/figures
     """
-    from evolver.report import print_report, to_json, to_markdown
     from evolver.report import report as report_of
     from evolver.report_page import save_pictures, write_page
     from evolver.store import Store
+    from evolver.tables import print_report, to_json, to_markdown
 
     store = Store.open(run)
     shown = report_of(store)
@@ -189,10 +190,10 @@ def _changed(config: RunConfig, seed: int | None, backend: Literal["auto", "dock
 
 
 def _run(config: RunConfig, out: Path, fresh: bool) -> None:
-    from evolver.report import print_report
     from evolver.report import report as report_of
     from evolver.report_page import write_page
     from evolver.store import Store
+    from evolver.tables import print_report
 
     if fresh:
         _move_aside(out)

@@ -51,6 +51,6 @@ def run_console(store: Store) -> ConsoleObserver:
 
 
 def show_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from evolver.report import Table, to_rich
+    from evolver.tables import Table, to_rich
 
     data_console().print(to_rich(Table(title, columns, tuple(rows))))

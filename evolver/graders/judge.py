@@ -102,8 +102,9 @@ class JudgeGrader:
         for ask in range(ASKS):
             self._budget.check("judge")
             request = Request(messages=shown.messages, tools=(), sampling=sampling, seed=ask, frames=shown.frames)
+            asked = time.monotonic()
             completion = await self._complete(request)
-            self._charge(completion, rollout)
+            self._charge(completion, rollout, time.monotonic() - asked)
             await self._store.settled()
             try:
                 return verdicts_in(completion, criteria)
@@ -121,7 +122,7 @@ class JudgeGrader:
         self._answered = True
         return completion
 
-    def _charge(self, completion: Completion, rollout: Rollout) -> None:
+    def _charge(self, completion: Completion, rollout: Rollout, seconds: float) -> None:
         usage = completion.usage
         self._budget.charge(
             LedgerEntry(
@@ -134,6 +135,7 @@ class JudgeGrader:
                 cost_usd=self._budget.price(self.model_id, usage.input_tokens, usage.output_tokens),
                 rollout_id=rollout.id,
                 at=time.time(),
+                seconds=seconds,
             )
         )
 

@@ -15,9 +15,10 @@ from evolver.config import OpenAISpec, RunConfig
 from evolver.errors import NotReady
 from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
 from evolver.records import Decision, Ending, LedgerEntry
-from evolver.report import Table, amplification_text, harness_names, print_report, report, to_json, to_markdown
+from evolver.report import amplification_text, harness_names, report
 from evolver.report_page import page, save_pictures, write_page
 from evolver.store import Store
+from evolver.tables import Table, print_report, to_json, to_markdown
 from tests.evolver.sample_run import ALPHA, BETA1, BETA2, TEACHER, ci, evaluation, gap, ledger, sample_run
 
 
@@ -81,10 +82,12 @@ def test_s38_the_ledger_counts_each_entry_once_by_role_and_model(tmp_path: Path)
     store = sample_run(tmp_path / "run")
     store.append(ledger("led-4"))
     store.append(ledger("led-4"))
-    rows = [cells(table(store, "Ledger"), i) for i in range(4)]
+    rows = [cells(table(store, "Ledger"), i) for i in range(6)]
     assert [(r["role"], r["rollouts"], r["calls"]) for r in rows] == [
-        ("author", "1", "3"), ("student", "1", "3"), ("teacher", "2", "6"), ("total", "4", "12"),
+        ("author", "1", "3"), ("teacher", "2", "6"), ("judge", "0", "0"), ("student", "1", "3"), ("student", "0", "0"),
+        ("total", "4", "12"),
     ]  # fmt: skip
+    assert (rows[4]["model"], rows[4]["time"]) == ("training", "1 min 00 s")
     assert sum(entry.calls for entry in store.all(LedgerEntry)) == 12
 
 
@@ -171,7 +174,7 @@ def test_markdown_and_json_hold_the_same_rows(tmp_path: Path) -> None:
         for row in found.rows:
             assert all(cell.replace("|", "\\|") in markdown for cell in row)
     data = json.loads(json.dumps(to_json(shown), allow_nan=False))
-    assert data["tables"]["Lineage"][1]["candidate"] == "beta1" and len(data["tables"]["Ledger"]) == 4
+    assert data["tables"]["Lineage"][1]["candidate"] == "beta1" and len(data["tables"]["Ledger"]) == 6
 
 
 def test_the_page_is_one_file_without_a_network_and_escapes_what_people_wrote(tmp_path: Path) -> None:

@@ -1,0 +1,211 @@
+"""Opens `test` once: the frozen harness against the original and the baselines, on attempts that decided nothing.
+
+What will be played is fixed in a record before any of it is; after that the run takes no further candidate. The same
+command resumes it, and shows the first result ever after.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from devset.splits import load_split
+from devset.task import Split, Task
+from evolver.audit import Opening
+from evolver.calibrate import require_fit_judge
+from evolver.compare import Arms, by_task, compare, flip_rates
+from evolver.disk import make_folder, on_disk, replace
+from evolver.errors import UsageError
+from evolver.intervals import DIFFERENCE, SHARE, mean_interval, nothing, success_interval
+from evolver.lab import Attempt, Lab
+from evolver.opening import open_split
+from evolver.population import final_cards, mean_success, per_task, success_value
+from evolver.race import dev_cards, interleaved, population_of
+from evolver.records import Arm, Final, Frozen, Interval, Scorecard
+from evolver.score import tasks_hash
+from harnesses.tree import read_archive
+
+WHY = "final"
+WINNER, ORIGINAL, RANDOM = "winner", "original", "random search"
+RANDOM_AUTHOR = "random"
+Tasks = Callable[[Split, int | None], Sequence[Task]]
+
+
+async def finalize(lab: Lab, *, tasks: Tasks | None = None) -> Final:
+    """The final comparison, played where it is not on record yet. Raises UsageError when there is nothing to compare,
+    and BudgetSpent when a cap stops it."""
+    known = lab.store.all(Final)
+    if known:
+        return known[-1]
+    if population_of(lab).incumbent is None:
+        raise UsageError(f"{lab.store.path} has no lineage yet: run it first")
+    sealed = (tasks or partial(_open_once, lab))("test", lab.config.tasks.test)
+    require_fit_judge(lab, sealed)
+    frozen = _freeze(lab, sealed)
+    _from_archive(lab, frozen)
+    cards = await _play(lab, frozen, sealed)
+    lab.record(final := _result(lab, frozen, sealed, cards))
+    return final
+
+
+def _open_once(lab: Lab, split: Split, limit: int | None) -> list[Task]:
+    """A comparison that goes on after a stop has opened its split already."""
+    if any(opening.split == split and opening.why == WHY for opening in lab.store.all(Opening)):
+        return load_split(split, limit, unsealed=True)
+    return open_split(lab.store, split, limit, WHY)
+
+
+def _freeze(lab: Lab, tasks: Sequence[Task]) -> Frozen:
+    """Fixes arms, attempts and rule, once."""
+    known = lab.store.all(Frozen)
+    if known:
+        if known[-1].teacher != lab.model.id:
+            raise UsageError(
+                f"the final comparison is played by {known[-1].teacher!r}, the config has {lab.model.id!r}"
+            )
+        return known[-1]
+    population, rules = population_of(lab), lab.config.final
+    original, winner = population.lineage[0], population.lineage[-1]
+    arms = {ORIGINAL: original} if winner == original else {WINNER: winner, ORIGINAL: original}
+    found = _best_random(lab)
+    if found is not None and found not in arms.values():
+        arms[RANDOM] = found
+    ids = {task.id for task in tasks}
+    earlier = [c.key for c in lab.store.all(Scorecard) if c.key.purpose == "test" and c.key.task_id in ids]
+    numbers = [key.attempt for key in earlier if key.model_id == lab.model.id and key.harness_id in arms.values()]
+    frozen = Frozen(
+        id="frozen",
+        teacher=lab.model.id,
+        arms=arms,
+        attempts=rules.attempts,
+        best_of=min(rules.best_of, _matched(lab, winner, original)),
+        first=max(numbers, default=-1) + 1,
+        alpha=lab.config.race.alpha,
+        tag=f"{lab.config.lineage}-final",
+        at=time.time(),
+    )
+    lab.record(frozen)
+    return frozen
+
+
+def _best_random(lab: Lab) -> str | None:
+    """The candidate of the random author that solved most of dev; None where there is no such author."""
+    proposed = [c.harness_id for c in population_of(lab).candidates if c.author == RANDOM_AUTHOR]
+    raced = [harness_id for harness_id in proposed if dev_cards(lab, harness_id)]
+    return max(raced, key=lambda harness_id: mean_success(dev_cards(lab, harness_id)), default=None)
+
+
+def _matched(lab: Lab, winner: str, original: str) -> int:
+    """How many attempts of the original cost as many tokens as one of the winner, on the dev tasks that both played; 1
+    where a count is unknown."""
+    spent = [per_task(dev_cards(lab, harness_id), lambda card: card.tokens) for harness_id in (winner, original)]
+    common = spent[0].keys() & spent[1].keys()
+    ours, theirs = (sum(arm[task] for task in common) for arm in spent)
+    return max(1, math.floor(ours / theirs + 0.5)) if theirs else 1
+
+
+def _from_archive(lab: Lab, frozen: Frozen) -> None:
+    """Tags the harness, writes its archive beside the records, and plays what is read back from those bytes."""
+    harness_id = frozen.arms.get(WINNER, frozen.arms[ORIGINAL])
+    lab.library.freeze(harness_id, frozen.tag, "the harness of the final comparison")
+    path = lab.store.path / "final" / f"{frozen.tag}.tar"
+    with on_disk(path):
+        make_folder(path.parent)
+        replace(path, lab.library.archive(frozen.tag))
+    read = read_archive(path.read_bytes())
+    if read.id != harness_id:
+        raise UsageError(f"{path} holds harness {read.id[:12]}, {frozen.tag} is {harness_id[:12]}: it is damaged")
+    lab.adopt(read)
+
+
+async def _play(lab: Lab, frozen: Frozen, tasks: Sequence[Task]) -> dict[str, list[Scorecard]]:
+    """The cards of each arm, by its name."""
+    most = max(frozen.attempts, frozen.best_of)
+    numbers = {
+        harness_id: range(frozen.first, frozen.first + (most if name == ORIGINAL else frozen.attempts))
+        for name, harness_id in frozen.arms.items()
+    }
+    wanted: list[Attempt] = interleaved(numbers, tasks, "test")
+    cards = final_cards(await lab.score(wanted, label="final comparison on test"))
+    return {name: [c for c in cards if c.key.harness_id == harness_id] for name, harness_id in frozen.arms.items()}
+
+
+def _result(lab: Lab, frozen: Frozen, tasks: Sequence[Task], cards: dict[str, list[Scorecard]]) -> Final:
+    seed, rules = lab.config.seed, lab.config.race
+    original, winner = cards[ORIGINAL], cards.get(WINNER, [])
+    found = compare(Arms(winner, original, len(tasks), frozen.attempts), rules, frozen.alpha, seed) if winner else None
+    best = best_of(original, frozen.best_of)
+    ours = per_task(winner, success_value)
+    leads = [ours[task] - best[task] for task in sorted(ours.keys() & best.keys())]
+    return Final(
+        id="final",
+        frozen_id=frozen.id,
+        arms=tuple(_arm(name, frozen, found_cards, seed) for name, found_cards in cards.items()),
+        effect=found.effect if found else nothing("no candidate was promoted"),
+        p_better=found.p_better if found else None,
+        mcnemar_p=mcnemar(winner, original, frozen.first) if winner else None,
+        best_of=mean_interval(list(best.values()), seed, SHARE),
+        k=frozen.best_of,
+        against_best_of=mean_interval(leads, seed, DIFFERENCE) if winner else nothing("no candidate was promoted"),
+        flip_rate=flip_rates(Arms([], original, len(tasks), frozen.attempts))[0],
+        n_tasks=len(tasks),
+        seed=seed,
+        tasks_sha256=tasks_hash(tasks),
+        notes=_notes(lab, found is not None and not found.covered),
+        at=time.time(),
+    )
+
+
+def best_of(cards: Sequence[Scorecard], k: int) -> dict[str, float]:
+    """Task id → chance that one of `k` attempts drawn from those made solves it (Chen et al. 2021, arXiv 2107.03374);
+    tasks with fewer scored attempts are left out."""
+    found = {}
+    for task, made in sorted(by_task([card for card in cards if card.success is not None]).items()):
+        n, solved = len(made), sum(card.success is True for card in made)
+        if n >= k:
+            found[task] = 1 - math.comb(n - solved, k) / math.comb(n, k)
+    return found
+
+
+def mcnemar(ours: Sequence[Scorecard], theirs: Sequence[Scorecard], number: int) -> float | None:
+    """Exact two-sided McNemar test of one attempt a task in each arm; None without a common task."""
+    from scipy.stats import binomtest
+
+    first = [{c.key.task_id: c.success for c in arm if c.key.attempt == number} for arm in (ours, theirs)]
+    pairs = [(first[0][task], first[1][task]) for task in first[0].keys() & first[1].keys()]
+    pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
+    won, lost = sum(a is True and not b for a, b in pairs), sum(b is True and not a for a, b in pairs)
+    if not pairs:
+        return None
+    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+
+
+def _arm(name: str, frozen: Frozen, cards: Sequence[Scorecard], seed: int) -> Arm:
+    done = [card for card in cards if card.success is not None]
+    spent = [card.tokens for card in done if card.tokens is not None]
+    return Arm(
+        name=name,
+        harness_id=frozen.arms[name],
+        attempts=len({card.key.attempt for card in cards}),
+        n_unscored=len(cards) - len(done),
+        success=_success(done, seed),
+        tokens_per_attempt=sum(spent) / len(spent) if spent and len(spent) == len(done) else None,
+    )
+
+
+def _success(cards: Sequence[Scorecard], seed: int) -> Interval:
+    return success_interval(list(per_task(cards, success_value).values()), seed)
+
+
+def _notes(lab: Lab, uncovered: bool) -> tuple[str, ...]:
+    notes = ["too few attempts are scored in both arms to conclude anything"] if uncovered else []
+    before = [o for o in lab.store.all(Opening) if o.split == "test" and o.why != WHY]
+    if before:
+        why = ", ".join(dict.fromkeys(opening.why for opening in before))
+        notes.append(f"test had been opened {len(before)} times before, for: {why}")
+    waiting = population_of(lab).pending
+    if waiting:
+        notes.append(f"{len(waiting)} candidates were never decided")
+    return tuple(notes)
