@@ -141,6 +141,7 @@ def test_writing_over_something_is_refused(tmp_path: Path) -> None:
         write_tree(read_tree(seed_path("beta1")), tmp_path)
 
 
+PROGRAM = b"kind = 'program'\ndescription = ''\nentry = 'files/p'\n[parameters]\n"
 BAD = [
     ("scaffold.toml", b"max_steps = 0", "scaffold.toml: max_steps: expected an integer in 1..200, got 0"),
     ("scaffold.toml", b"max_steps = true", "scaffold.toml: max_steps: expected an integer in 1..200, got True"),
@@ -205,6 +206,15 @@ BAD = [
     ("files/.GIT/config", b"", "'files/.GIT/config': expected a relative path of plain names"),
     ("scaffold.toml/x", b"", "'scaffold.toml/x': expected a relative path of plain names"),
     ("files/big", b"x" * 4_000_001, "expected at most 500 files and 4,000,000 bytes"),
+    # what is made to break the reader
+    ("files/" + "a/" * 30 + "x", b"", "expected at most 20 folders deep, got 32"),
+    ("scaffold.toml", b"a = " + b"[" * 100_000, "scaffold.toml: expected TOML, got it nested too deeply"),
+    ("scaffold.toml", b".".join([b"a"] * 3_000) + b" = 1", "scaffold.toml: expected TOML, got it nested too deeply"),
+    ("scaffold.toml", b"max_steps = " + b"9" * 5_000, "scaffold.toml: expected TOML: "),
+    ("tools/p.toml", PROGRAM + b"type = 5\n", "expected a JSON schema: $.type: 5 is not valid"),
+    ("tools/p.toml", PROGRAM + b"type = 'object'\ndefault = nan\n", "expected a JSON schema: Out of range"),
+    ("tools/p.toml", PROGRAM + b"type = 'object'\n[parameters.properties.a]\ntype = 'strng'\n", "'strng' is not valid"),
+    ("tools/p.toml", PROGRAM + b"[parameters.properties.a]\ntype = 'string'\n", "expected type = 'object', got None"),
 ]
 
 
