@@ -40,9 +40,10 @@ def draw(nodes: Sequence[str], parents: Mapping[str, Sequence[str]], trunk: str 
             continue
         rails[at] = above[0]
         for parent in above[1:]:
+            width = len(rails)
             if parent not in rails:
                 rails.append(parent)
-            rows.append(Row(_joined(at, rails.index(parent), len(rails), hidden)))
+            rows.append(Row(_reached(at, rails.index(parent), width)))
         rows += _merged(rails, hidden)
     return rows
 
@@ -61,14 +62,23 @@ def _merged(rails: list[str], hidden: bool) -> list[Row]:
 
 
 def _joined(left: int, right: int, width: int, hidden: bool) -> str:
-    """`|_|/`: the rail at `right` reaches over to that at `left` (or the other way round)."""
-    left, right = min(left, right), max(left, right)
+    """`|_|/`: the rail at `right` ends in that at `left`."""
     line = list(" ".join(" " if hidden and i == 0 else "|" for i in range(width)))
     line[2 * right] = " "
     line[2 * right - 1] = "/"
     for gap in range(2 * left + 1, 2 * right - 1, 2):
         line[gap] = "_"
     return "".join(line).rstrip()
+
+
+def _reached(at: int, parent: int, width: int) -> str:
+    r"""`|\`: the rail at `at` sends a second one to `parent`, left or right of it, which may be a new one."""
+    line = list(" ".join("|" for _ in range(width)).ljust(2 * max(at, parent)))
+    left, right = min(at, parent), max(at, parent)
+    line[2 * right - 1] = "\\" if parent > at else "/"
+    for gap in range(2 * left + 1, 2 * right - 1, 2):
+        line[gap] = "_"
+    return "".join(line)
 
 
 def _shifted(first: int, width: int) -> str:

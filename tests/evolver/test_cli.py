@@ -259,7 +259,7 @@ def test_reads_have_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(called(capsys, "tasks", "show", "files.rename-0003", "--json")[1])["id"] == "files.rename-0003"
     seeds = json.loads(called(capsys, "harness", "list", "--json")[1])["harnesses"]
     assert [seed["name"] for seed in seeds] == ["alpha", "beta1", "beta2"]
-    found = json.loads(called(capsys, "harness", "diff", "alpha", "beta1", "--run", str(path), "--json")[1])
+    found = json.loads(called(capsys, "harness", "diff", "alpha", "beta1", "--json")[1])
     assert "T" in found["components"] and "bash" in found["patch"]
     assert json.loads(called(capsys, "harness", "show", "beta1", "--json")[1])["id"] == seeds[1]["id"]
     assert json.loads(called(capsys, "rollout", "list", str(path), "--json")[1]) == {"rollouts": []}
