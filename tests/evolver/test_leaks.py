@@ -80,7 +80,7 @@ def test_e20_a_phrase_over_two_lines_and_a_name_of_a_file_are_found() -> None:
     found = told("Think.\nIf so, put all of its\nlines into alphabetical\norder.", leaks=leaks)
     assert found == ["prompt/system.md, line 2: carries the words of one task of dev ('so put all of its lines')"]
     [leak] = LEAKS.added({}, {f"files/{DEV[0].id}.sh": b"true\n"})
-    assert str(leak) == f"files/{DEV[0].id}.sh, its name: carries the id of a task ({DEV[0].id!r})"
+    assert str(leak) == f"files/{DEV[0].id}.sh, its name: carries the id of a task ('{DEV[0].id}.sh')"
 
 
 def test_e20_what_of_a_held_out_task_was_found_is_not_told() -> None:
