@@ -13,11 +13,8 @@ from evolver.authors.human import enter
 from evolver.authors.make import make_authors
 from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
-from evolver.evidence import evidence
 from evolver.lab import Lab
-from evolver.neutral import hidden_neutral
 from evolver.opening import open_split
-from evolver.protocols import Author, Evidence
 from evolver.race import (
     Grounds,
     dev_success,
@@ -26,11 +23,11 @@ from evolver.race import (
     record_evaluation,
     start_lineage,
 )
-from evolver.records import Candidate
 from evolver.selfcheck import self_checks
 from evolver.stages import require_open, require_teacher_of_stage
 from evolver.stops import End, Stop, preflight, reached
 from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
+from evolver.turns import Seat, next_candidate
 
 Tasks = Callable[[Split, int | None], Sequence[Task]]
 
@@ -44,6 +41,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
     require_fit_judge(lab, [*grounds.dev, *grounds.select])
     authors = make_authors(lab, grounds.dev, grounds.select)
+    seats = [Seat(section, author) for section, author in zip(lab.config.authors, authors, strict=True)]
     pairs = [(enter(lab.library, a), enter(lab.library, b)) for a, b in lab.config.gap.pairs]
     try:
         preflight(lab, grounds)
@@ -52,7 +50,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
         await self_checks(lab, population_of(lab).lineage[0], grounds.dev)
         await _follow_promotions(lab, distil)
         while (end := reached(lab, success)) is None:
-            candidate = await _next_candidate(lab, authors)
+            candidate = await next_candidate(lab, seats)
             if candidate is None:
                 break
             decision = await judge(lab, candidate, grounds)
@@ -72,29 +70,6 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     return end or End(
         Stop.AUTHORS_DONE, f"{len(population_of(lab).decisions)} candidates decided; no author has another"
     )
-
-
-async def _next_candidate(lab: Lab, authors: Sequence[Author]) -> Candidate | None:
-    """What waits for a verdict comes first, then the authors in turn. A candidate is recorded before its rollouts."""
-    population = population_of(lab)
-    if population.pending:
-        return population.pending[0]
-    proposal = hidden_neutral(lab)
-    for author in authors if proposal is None else ():
-        proposal = await author.propose(evidence_of(lab))
-        if proposal is not None:
-            break
-    if proposal is None:
-        return None
-    made = proposal.candidate
-    lab.library.add(proposal.tree, name=made.name, parents=made.parents, message=made.manifest.why)
-    lab.record(made)
-    return made
-
-
-def evidence_of(lab: Lab) -> Evidence:
-    """What authors are told before they change the incumbent (evolver.evidence)."""
-    return evidence(lab.store, lab.harness(population_of(lab).incumbent or ""))
 
 
 async def _follow_promotions(lab: Lab, distil: Distil) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from evolver.config import DistilConfig, HumanAuthor, RaceConfig, RunConfig, StructuredAuthor, TaskLimitsConfig
 from evolver.context import Context
-from evolver.loop import evidence_of, run
-from evolver.neutral import due, false_accepts, neutral_edit
+from evolver.loop import run
+from evolver.neutral import due, neutral_edit
 from evolver.population import Population
 from evolver.protocols import Request
 from evolver.records import Candidate, Decision, Observed, Rollout
 from evolver.safeguards import ChecksConfig
+from evolver.safety import false_accepts
+from evolver.turns import evidence_of
 from harnesses.tree import harness_from_files, read_tree, seed_path
 from tests.evolver.cards import Coin, a_candidate, a_decision, coin_lab, split_tasks
 from tests.evolver.test_loop import Crash, CrashAfter

@@ -13,10 +13,11 @@ from devset.task import SPLITS
 from evolver.audit import Opening
 from evolver.config import GapConfig, RunConfig
 from evolver.errors import UsageError
-from evolver.loop import evidence_of, run
+from evolver.loop import run
 from evolver.opening import LOG, open_split, record_opening
 from evolver.records import Decision, Rollout
 from evolver.store import Store
+from evolver.turns import evidence_of
 from tests.evolver.cards import Coin, coin_lab, split_tasks
 from tests.evolver.rollouts import a_rollout
 from tests.evolver.test_cli import called

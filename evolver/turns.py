@@ -1,0 +1,83 @@
+"""The next candidate of a run: whose turn it is, and which harness is built on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolver.archive import archive, draw_parent
+from evolver.config import AuthorConfig, SearchingAuthor
+from evolver.evidence import evidence
+from evolver.lab import Lab
+from evolver.neutral import hidden_neutral
+from evolver.population import Population
+from evolver.protocols import Author, Evidence, Proposal
+from evolver.race import population_of
+from evolver.records import Candidate, Rollout, Scorecard
+
+
+@dataclass(frozen=True)
+class Seat:
+    """An author with its section of the config."""
+
+    section: AuthorConfig
+    author: Author
+
+
+async def next_candidate(lab: Lab, seats: Sequence[Seat]) -> Candidate | None:
+    """What waits for a verdict comes first, then the authors in turn; None when no author has another candidate.
+
+    A candidate is recorded before its rollouts.
+    """
+    population = population_of(lab)
+    if population.pending:
+        return population.pending[0]
+    proposal = hidden_neutral(lab) or await _proposed(lab, seats, population)
+    if proposal is None:
+        return None
+    made = proposal.candidate
+    lab.library.add(proposal.tree, name=made.name, parents=made.parents, message=made.manifest.why)
+    lab.record(made)
+    return made
+
+
+async def _proposed(lab: Lab, seats: Sequence[Seat], population: Population) -> Proposal | None:
+    told: dict[str, Evidence] = {}
+    for seat in in_turn(seats, population):
+        searches = isinstance(seat.section, SearchingAuthor) and seat.section.parents == "archive"
+        parent = _drawn(lab, population) if searches else population.incumbent or ""
+        if parent not in told:
+            told[parent] = evidence_of(lab, parent)
+        proposal = await seat.author.propose(told[parent])
+        if proposal is not None:
+            return proposal
+    return None
+
+
+def in_turn(seats: Sequence[Seat], population: Population) -> list[Seat]:
+    """Who is asked first, second, ...: who has waited for `every` candidates of others, the rest as in the config, and
+    last those who have to wait still, so that a run does not end before they are done."""
+
+    def rank(seat: Seat) -> int:
+        return 1 if seat.section.every is None else 0 if _waited(seat, population) >= seat.section.every else 2
+
+    return sorted(seats, key=rank)
+
+
+def evidence_of(lab: Lab, parent: str | None = None) -> Evidence:
+    """What authors are told before they change `parent`, else the incumbent (evolver.evidence)."""
+    return evidence(lab.store, lab.harness(parent or population_of(lab).incumbent or ""))
+
+
+def _drawn(lab: Lab, population: Population) -> str:
+    """The parent of this generation; the same one after every resume."""
+    stops = {rollout.id: rollout.stop_reason for rollout in lab.store.all(Rollout)}
+    members = archive(population, lab.store.all(Scorecard), stops, lab.model.id)
+    key = f"{lab.config.seed}/{len(population.candidates)}"
+    return draw_parent(members, population.incumbent or "", lab.config.archive, key)
+
+
+def _waited(seat: Seat, population: Population) -> int:
+    """How many candidates of others were proposed since the last one of this author."""
+    authors = [candidate.author for candidate in population.candidates if candidate.parents]
+    return next((n for n, name in enumerate(reversed(authors)) if name == seat.author.name), len(authors))
