@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from devset.checks import files, office, text
+from devset.checks import files, office, records, text
 from devset.checks.home import Wrong
 
 Slots = Mapping[str, Any]  # JSON values; what each check takes is its signature
@@ -24,6 +24,8 @@ _ALL: tuple[Callable[..., str], ...] = (
     files.absent,
     files.folder_exists,
     files.folder_lists,
+    files.permissions,
+    files.link_is,
     files.unchanged,
     files.archive_holds,
     text.text_is,
@@ -32,6 +34,9 @@ _ALL: tuple[Callable[..., str], ...] = (
     text.csv_is,
     text.json_value,
     text.sqlite_value,
+    records.json_is,
+    records.components_are,
+    records.shell_variable,
     office.sheet_is,
     office.cells_are,
     office.sheet_names,

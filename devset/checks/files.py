@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import stat
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from devset.checks.home import MAX_BYTES, Wrong, locate, names, read_bytes, sha256
 
@@ -40,6 +41,30 @@ def folder_lists(home: Path, *, path: str, expected: Sequence[str]) -> str:
     if found != sorted(expected):
         raise Wrong(f"{path} holds {found[:20]}, expected {sorted(expected)}")
     return f"{path} holds exactly the expected {len(expected)} entries"
+
+
+def permissions(home: Path, *, path: str, needed: str, forbidden: str = "0") -> str:
+    """The file or folder has all mode bits of `needed` and none of `forbidden` (both octal, as in `100`)."""
+    found = locate(home, path)
+    if found is None:
+        raise Wrong(f"{path} is missing")
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & int(needed, 8) != int(needed, 8) or mode & int(forbidden, 8):
+        raise Wrong(f"{path} has mode {mode:o}, expected the bits {needed} and none of {forbidden}")
+    return f"{path} has mode {mode:o}"
+
+
+def link_is(home: Path, *, path: str, target: str) -> str:
+    """`path` is a symbolic link that says exactly `target` (a trailing slash aside); it is read, never followed."""
+    parent = PurePosixPath(path).parent
+    if parent.parts and locate(home, str(parent)) is None:
+        raise Wrong(f"{path} is missing")
+    if not (home / path).is_symlink():
+        raise Wrong(f"{path} is no symbolic link")
+    found = os.readlink(home / path).removeprefix("./").rstrip("/")
+    if found != target:
+        raise Wrong(f"{path} points to {found[:80]!r}, expected {target!r}")
+    return f"{path} points to {target}"
 
 
 def unchanged(home: Path, *, files: Mapping[str, str]) -> str:

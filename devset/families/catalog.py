@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from devset.families import chains, crossing, documents, editor, files, folders, infeasible, sheets, text
+from devset.families import (
+    chains,
+    crossing,
+    develop,
+    documents,
+    editor,
+    files,
+    folders,
+    forms,
+    infeasible,
+    pages,
+    planner,
+    sheets,
+    system,
+    tables,
+    text,
+)
 from devset.families.skill import Binding, Family
 from devset.task import Task
 
 
 def families() -> dict[str, Family]:
     """Name → family, in a fixed order."""
-    modules = (files, folders, editor, text, sheets, documents, crossing, chains, infeasible)
+    first = (files, folders, editor, text, sheets, documents, crossing, chains, infeasible)
+    modules = (*first, pages, forms, system, planner, develop, tables)  # new ones come last: the seeds of others stay
     return {family.name: family for module in modules for family in module.FAMILIES}
 
 

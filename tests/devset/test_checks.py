@@ -39,6 +39,7 @@ def database(value: int) -> bytes:
 
 SHEET = {"Plan": [["Item", "Count"], ["pens", 3]]}
 CELLS = {"A1": "Item", "B1": "Count", "A2": "pens", "B2": 3}
+EVENT = b"BEGIN:VEVENT\r\nDTSTART;TZID=UTC:20270304T\r\n 100000\r\nSUMMARY:a\\, b\r\nUID:1\r\nEND:VEVENT\r\n"
 # name → (slots, bytes of `f` that pass, bytes of `f` that fail)
 FIXTURES: dict[str, tuple[dict[str, object], bytes, bytes]] = {
     "file_is": ({"sha256_is": sha256(b"x")}, b"x", b"y"),
@@ -48,6 +49,13 @@ FIXTURES: dict[str, tuple[dict[str, object], bytes, bytes]] = {
     "csv_is": ({"rows": [["a", "b"]]}, b'"a","b"\n', b"a;b\n"),
     "json_value": ({"keys": ["a", 0], "expected": True}, b'{"a": [true]}', b'{"a": [1]}'),
     "sqlite_value": ({"query": "select a from t", "expected": 7}, database(7), database(8)),
+    "json_is": ({"expected": {"a": [1, True]}}, b'{"a":\n[1, true]}', b'{"a": [true, 1]}'),
+    "components_are": (
+        {"kind": "VEVENT", "fields": ["SUMMARY", "DTSTART"], "expected": [["a, b", "20270304T100000"]]},
+        b"BEGIN:VCALENDAR\r\n" + EVENT + b"END:VCALENDAR\r\n",
+        b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n" + EVENT,
+    ),
+    "shell_variable": ({"variable": "A", "expected": "b c"}, b"A=1; export A\nA='b c'", b"export A='b c'\nA=b A=d"),
     "archive_holds": (
         {"members": {"d/a": sha256(b"1")}},
         archive(**{"./d/a": b"1"}),
@@ -60,7 +68,7 @@ FIXTURES: dict[str, tuple[dict[str, object], bytes, bytes]] = {
     "slide_titles": ({"expected": ["T"]}, pptx([("T", [])]), pptx([("T", []), ("U", [])])),
     "slide_body": ({"slide": 1, "expected": ["a", "b"]}, pptx([("T", ["a", "b"])]), pptx([("T", ["a"])])),
 }
-FOLDER_CHECKS = {"absent", "folder_exists", "folder_lists", "unchanged"}
+FOLDER_CHECKS = {"absent", "folder_exists", "folder_lists", "link_is", "permissions", "unchanged"}
 
 
 def value(home: Path, name: str, **slots: object) -> float:
@@ -122,6 +130,53 @@ def test_folder_checks(tmp_path: Path) -> None:
     assert value(tmp_path, "unchanged", files={"d/a": sha256(b"2")}) == 0.0
 
 
+def test_modes_and_links_are_read_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_bytes(b"1")
+    (tmp_path / "d" / "a").chmod(0o740)
+    assert value(tmp_path, "permissions", path="d/a", needed="100", forbidden="7") == 1.0
+    assert value(tmp_path, "permissions", path="d/a", needed="110") == 0.0
+    assert value(tmp_path, "permissions", path="d/a", needed="100", forbidden="40") == 0.0
+    assert value(tmp_path, "permissions", path="d/b", needed="0") == 0.0
+    for name, target in (("good", "./a/"), ("bad", "b"), ("out", "/etc/passwd"), ("folder", "d")):
+        (tmp_path / name if name == "folder" else tmp_path / "d" / name).symlink_to(target)
+    assert value(tmp_path, "link_is", path="d/good", target="a") == 1.0
+    for path in ("d/bad", "d/out", "d/a", "d/none", "folder/good"):
+        assert value(tmp_path, "link_is", path=path, target="a") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("profile", "passes"),
+    [
+        (b"export A=b\n", True),
+        (b'export B=1 A="b"', True),
+        (b"A=b\nexport A\n", True),
+        (b"A=b && export A", True),
+        (b"export A=b\nexport A=c\n", False),
+        (b"A=b\n", False),
+        (b"# export A=b\n", False),
+        (b"echo export A=b\n", False),
+        (b"export A='b\n", False),
+        (b"A=b env\nexport B\n", False),
+    ],
+)
+def test_a_profile_is_read_as_a_shell_would(profile: bytes, passes: bool, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(profile)
+    assert value(tmp_path, "shell_variable", path="f", variable="A", expected="b") == float(passes)
+
+
+def test_components_that_are_not_closed_or_not_where_they_belong_are_zero(tmp_path: Path) -> None:
+    slots: dict[str, object] = {"path": "f", "kind": "VCARD", "fields": ["FN"], "expected": [["A"]]}
+    card = b"BEGIN:VCARD\nFN:A\nEND:VCARD\n"
+    for data, right in (
+        (card, 1.0), (card * 2, 0.0), (card[:-10], 0.0), (b"END:VCARD\n" + card, 0.0),
+        (b"BEGIN:X\n" + card + b"END:X\n", 0.0), (card.replace(b"FN", b"FN;X=1"), 1.0),
+        (card.replace(b"FN:A", b"FN:A\nFN:B"), 0.0),
+    ):  # fmt: skip
+        (tmp_path / "f").write_bytes(data)
+        assert value(tmp_path, "components_are", **slots) == right, data
+
+
 def test_links_are_never_followed(tmp_path: Path) -> None:
     home, outside = tmp_path / "home", tmp_path / "outside"
     home.mkdir()
@@ -171,7 +226,11 @@ def test_checks_import_nothing_of_ours_but_themselves(tmp_path: Path) -> None:
     ours = "('devset', 'pydantic', 'evolver', 'harnesses')"
     code = f"import sys, devset.checks; print(sorted(m for m in sys.modules if m.split('.')[0] in {ours}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    modules = ["devset", "devset.checks", *(f"devset.checks.{m}" for m in ("files", "home", "office", "text"))]
+    modules = [
+        "devset",
+        "devset.checks",
+        *(f"devset.checks.{m}" for m in ("files", "home", "office", "records", "text")),
+    ]
     assert done.stdout.strip() == str(modules)
 
 
