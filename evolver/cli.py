@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from evolver.commands import (
     admission,
+    compose,
     experiment,
     harness,
     history,
@@ -92,6 +93,8 @@ app.command()(history.evidence)
 app.command()(show.show)
 tasks.app.command()(admission.admit)
 tasks.app.command()(quality.quality)
+tasks.app.command()(compose.compose)
+tasks.app.command()(compose.prove)
 tasks.app.command()(overlap.overlap)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
