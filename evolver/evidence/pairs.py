@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from pydantic import JsonValue
 
 from evolver.evidence.material import Material, failed
 from evolver.evidence.sheet import Column, Sheet, middle
@@ -98,5 +99,5 @@ def _pair(seen: Material, bad: Scorecard, good: Scorecard) -> Pair:
     return Pair(bad, good, min(len(a), len(b)), "one ended" if len(a) != len(b) else "no difference seen")
 
 
-def _calls(turn: Turn) -> list[str]:
-    return [json.dumps([call.name, call.arguments], sort_keys=True) for call in turn.completion.calls]
+def _calls(turn: Turn) -> list[tuple[str, dict[str, JsonValue]]]:
+    return [(call.name, call.arguments) for call in turn.completion.calls]

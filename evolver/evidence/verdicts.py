@@ -133,7 +133,7 @@ def _token_error(seen: Material, candidate: Candidate) -> float | None:
 
 
 def _channel_errors(seen: Material, candidate: Candidate) -> list[float]:
-    if not candidate.parents:
+    if not (candidate.parents and candidate.manifest.expected_channel_change):
         return []
     before, after = gui_shares(seen, candidate.parents[0]), gui_shares(seen, candidate.harness_id)
     expected = candidate.manifest.expected_channel_change
