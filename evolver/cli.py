@@ -1,6 +1,7 @@
 """The command `evolver`: nouns, then verbs. Data goes to stdout, talk to stderr, and the exit code says how it ended.
 
-0 done   1 failed   2 wrong input   3 this machine is not ready   4 a cap is spent   130 interrupted, 143 terminated
+0 done   1 failed   2 wrong input   3 this machine is not ready   4 a cap is spent   5 no progress
+130 interrupted   143 terminated
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from evolver.commands import (
     harness,
     history,
     judge,
+    milestones,
     overlap,
     quality,
     rollout,
@@ -87,6 +89,9 @@ app.command()(experiment.run)
 app.command()(experiment.propose)
 app.command()(experiment.gap)
 app.command()(experiment.report)
+app.command()(milestones.stage)
+app.command()(milestones.finalize)
+app.command()(milestones.ledger)
 app.command()(history.log)
 app.command()(history.diff)
 app.command()(history.evidence)

@@ -6,7 +6,6 @@ command resumes it, and shows the first result ever after.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,8 +13,9 @@ from functools import partial
 from devset.splits import load_split
 from devset.task import Split, Task
 from evolver.audit import Opening
+from evolver.baselines import ORIGINAL, RANDOM, RANDOM_AUTHOR, WINNER, best_of, matched
 from evolver.calibrate import require_fit_judge
-from evolver.compare import Arms, by_task, compare, flip_rates
+from evolver.compare import Arms, compare, flip_rates
 from evolver.disk import make_folder, on_disk, replace
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, SHARE, mean_interval, nothing, success_interval
@@ -28,8 +28,6 @@ from evolver.score import tasks_hash
 from harnesses.tree import read_archive
 
 WHY = "final"
-WINNER, ORIGINAL, RANDOM = "winner", "original", "random search"
-RANDOM_AUTHOR = "random"
 Tasks = Callable[[Split, int | None], Sequence[Task]]
 
 
@@ -80,7 +78,7 @@ def _freeze(lab: Lab, tasks: Sequence[Task]) -> Frozen:
         teacher=lab.model.id,
         arms=arms,
         attempts=rules.attempts,
-        best_of=min(rules.best_of, _matched(lab, winner, original)),
+        best_of=min(rules.best_of, matched(dev_cards(lab, winner), dev_cards(lab, original))),
         first=max(numbers, default=-1) + 1,
         alpha=lab.config.race.alpha,
         tag=f"{lab.config.lineage}-final",
@@ -95,15 +93,6 @@ def _best_random(lab: Lab) -> str | None:
     proposed = [c.harness_id for c in population_of(lab).candidates if c.author == RANDOM_AUTHOR]
     raced = [harness_id for harness_id in proposed if dev_cards(lab, harness_id)]
     return max(raced, key=lambda harness_id: mean_success(dev_cards(lab, harness_id)), default=None)
-
-
-def _matched(lab: Lab, winner: str, original: str) -> int:
-    """How many attempts of the original cost as many tokens as one of the winner, on the dev tasks that both played; 1
-    where a count is unknown."""
-    spent = [per_task(dev_cards(lab, harness_id), lambda card: card.tokens) for harness_id in (winner, original)]
-    common = spent[0].keys() & spent[1].keys()
-    ours, theirs = (sum(arm[task] for task in common) for arm in spent)
-    return max(1, math.floor(ours / theirs + 0.5)) if theirs else 1
 
 
 def _from_archive(lab: Lab, frozen: Frozen) -> None:
@@ -156,17 +145,6 @@ def _result(lab: Lab, frozen: Frozen, tasks: Sequence[Task], cards: dict[str, li
         notes=_notes(lab, found is not None and not found.covered),
         at=time.time(),
     )
-
-
-def best_of(cards: Sequence[Scorecard], k: int) -> dict[str, float]:
-    """Task id → chance that one of `k` attempts drawn from those made solves it (Chen et al. 2021, arXiv 2107.03374);
-    tasks with fewer scored attempts are left out."""
-    found = {}
-    for task, made in sorted(by_task([card for card in cards if card.success is not None]).items()):
-        n, solved = len(made), sum(card.success is True for card in made)
-        if n >= k:
-            found[task] = 1 - math.comb(n - solved, k) / math.comb(n, k)
-    return found
 
 
 def mcnemar(ours: Sequence[Scorecard], theirs: Sequence[Scorecard], number: int) -> float | None:

@@ -12,11 +12,10 @@ from random import Random
 
 from evolver.authors.human import free_name
 from evolver.authors.proposal import proposal
-from evolver.intervals import wilson
 from evolver.lab import Lab
 from evolver.population import Population
 from evolver.protocols import Proposal
-from evolver.records import Candidate, Decision, Interval, Manifest
+from evolver.records import Candidate, Decision, Manifest
 from harnesses.harness import Harness
 from harnesses.tree import Tree, tree_files
 
@@ -59,13 +58,3 @@ def hidden_neutral(lab: Lab) -> Proposal | None:
     name = free_name(lab.library, f"prompt-{made.candidate.harness_id[:6]}", made.candidate.harness_id)
     hidden = made.candidate.model_copy(update={"name": name, "hidden_neutral": True})
     return Proposal(candidate=hidden, tree=made.tree)
-
-
-def false_accepts(population: Population) -> tuple[Interval, Interval]:
-    """Of the hidden edits that were judged: the share that passed the race, and the share that was accepted."""
-    judged = population.neutrals
-    passed = sum(bool(decision.looks) and decision.looks[-1].verdict == "pass" for decision in judged)
-    accepted = sum(decision.verdict == "promote" for decision in judged)
-    return wilson(passed, len(judged), "edits that can't matter"), wilson(
-        accepted, len(judged), "edits that can't matter"
-    )

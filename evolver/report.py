@@ -1,4 +1,4 @@
-"""What a run found, as four tables and two figures: pure views of its records, on screen, as Markdown or one HTML file.
+"""What a run found, as tables and two figures: pure views of its records, on screen, as Markdown or one HTML file.
 
 What is unknown is printed as "unknown", never as 0.
 """
@@ -6,6 +6,7 @@ What is unknown is printed as "unknown", never as 0.
 from __future__ import annotations
 
 from evolver.audit import Calibration, Opening
+from evolver.baselines import baselines_table, final_table
 from evolver.config import DemonstratorSpec
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
@@ -23,6 +24,7 @@ from evolver.records import (
     Rollout,
     Scorecard,
 )
+from evolver.safety import guards_table, safety_lines, stages_table
 from evolver.store import Store
 from evolver.tables import Report, Table
 from harnesses.library import Library
@@ -36,8 +38,17 @@ def report(store: Store) -> Report:
     gaps = [gap_table(gap, names) for gap in newest_gaps(store)] or [
         Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
     ]
-    tables = (lineage_table(store, names), channel_table(store, names), *gaps, ledger_table(store))
-    lines = (*header(store, names), *audit_lines(store), *teacher_lines(store, names), *student_lines(store, names))
+    tables = (
+        lineage_table(store, names), guards_table(store, names), stages_table(store, names),
+        channel_table(store, names), *gaps, baselines_table(store), final_table(store, names), ledger_table(store),
+    )  # fmt: skip
+    lines = (
+        *header(store, names),
+        *safety_lines(store),
+        *audit_lines(store),
+        *teacher_lines(store, names),
+        *student_lines(store, names),
+    )
     return Report(f"Run {store.path.name}", lines, tables)
 
 

@@ -67,6 +67,10 @@ def run(
     seed: Seed = None,
     backend: Backend = None,
     fresh: Fresh = False,
+    checks: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Dev tasks of the checks before the run (0 = none); else the config's."),
+    ] = None,
 ) -> None:
     """Runs an experiment, or resumes it: what is there is never run again.
 
@@ -77,7 +81,10 @@ def run(
     """
     from evolver.config import load_config
 
-    _run(_changed(load_config(config), seed, backend), out, fresh)
+    wanted = _changed(load_config(config), seed, backend)
+    if checks is not None:
+        wanted = wanted.model_copy(update={"checks": wanted.checks.model_copy(update={"tasks": checks})})
+    _run(wanted, out, fresh)
 
 
 def propose(
@@ -155,7 +162,7 @@ def report(
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on stdout.")] = False,
     pictures: Annotated[Path | None, typer.Option("--png", metavar="FOLDER", help="Save the figures here.")] = None,
 ) -> None:
-    """What a run found so far: four tables here, with figures in RUN/report.html.
+    """What a run found so far: tables here, with figures in RUN/report.html.
 
     \b
     Examples:
@@ -312,8 +319,10 @@ async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:
 async def _watched(lab: Lab) -> AsyncIterator[None]:
     """The observers of a run, closed at its end however it ends."""
     from evolver.observers.mlflow import MlflowObserver
+    from evolver.observers.watchdog import Watchdog
 
-    lab.observers += [run_console(lab.store), MlflowObserver(lab.store.path, say)]
+    watchdog = Watchdog(lab.config.stalled_s, lab.store.path / "stalled.txt")
+    lab.observers += [run_console(lab.store), MlflowObserver(lab.store.path, say), watchdog]
     try:
         yield
     finally:

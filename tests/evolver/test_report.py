@@ -156,7 +156,7 @@ def test_an_empty_run_has_a_report_too(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", RunConfig())
     shown = report(store)
     assert all(found.rows == () for found in shown.tables) and "not ended" in "\n".join(shown.lines)
-    assert "Nothing yet." in page(store) and to_markdown(shown).count("##") == 4
+    assert "Nothing yet." in page(store) and to_markdown(shown).count("##") == 8
 
 
 def test_a_pipe_gets_every_cell_whole(tmp_path: Path) -> None:

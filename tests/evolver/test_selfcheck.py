@@ -64,7 +64,7 @@ async def checked(lab: Lab, tasks: Sequence[Task], oracle: Coin | None = None) -
     try:
         await self_checks(lab, root, tasks, oracle or Knows(lambda request: (1.0, 10)))
     finally:
-        found = {check.check: check.outcome for check in lab.store.all(SelfCheck)}
+        found: dict[str, str] = {check.check: check.outcome for check in lab.store.all(SelfCheck)}
     return found
 
 
