@@ -24,7 +24,7 @@ from devset.directory import read_task_dir
 from devset.extracts import text_of
 from devset.task import Task
 
-THRESHOLD = 0.7  # train and test of the shared splits stay below 0.2
+THRESHOLD = 0.7  # train and test of the shared splits stay below 0.25
 SHARED = 20  # tasks: what more of them have says nothing of one
 LETTERS = 5
 FEWEST = 3  # pieces that must be left for them to be compared alone

@@ -24,7 +24,7 @@ from tests.evolver.test_cli import called
 from tests.evolver.test_loop import Students, shell_helps
 from tests.evolver.test_loop import config as experiment
 
-TEST_TASK = load_split("test", 1, unsealed=True)[0]
+TEST_TASK, TESTED = load_split("test", 1, unsealed=True)[0], len(load_split("test", unsealed=True))
 
 
 def openings(store: Store) -> list[tuple[str, str, bool]]:
@@ -149,11 +149,11 @@ def test_overlap_prints_pairs_with_similarity_and_exits_1_when_there_are_any(
     assert code == 1 and [(p["a"], p["b"], p["files"], p["exact"]) for p in found["pairs"]] == [
         (TEST_TASK.id, "planted", None, False)
     ]
-    assert found["pairs"][0]["similarity"] == 1.0 and (found["a"]["tasks"], found["b"]["tasks"]) == (100, 1)
-    assert "1 pairs of 100 x 1 tasks are alike by 0.7 or more" in err
+    assert found["pairs"][0]["similarity"] == 1.0 and (found["a"]["tasks"], found["b"]["tasks"]) == (TESTED, 1)
+    assert f"1 pairs of {TESTED:,} x 1 tasks are alike by 0.7 or more" in err
     assert TEST_TASK.instruction not in out + err, "what is compared is not shown"
     code, out, err = called(capsys, "tasks", "overlap", "train", str(planted))
-    assert (code, out) == (0, "") and "0 pairs of 633 x 1" in err
+    assert (code, out) == (0, "") and f"0 pairs of {len(load_split('train')):,} x 1" in err
     assert called(capsys, "tasks", "overlap", "train", str(planted), "--threshold", "0.05")[0] == 1
     code, _, err = called(capsys, "tasks", "overlap", "trane", "test")
     assert code == 2 and "trane: is neither a split" in err and "splits are train, dev, select, test" in err
