@@ -16,8 +16,8 @@ from evolver.safeguards import ChecksConfig, Count, FinalConfig, GuardsConfig, P
 
 OPENAI_KEY = "OPENAI_API_KEY"
 RESUMABLE = (
-    "caps", "min_proposals", "prices", "allow_unpriced", "sandbox.workers", "sandbox.spares", "checks.tasks",
-    "checks.attempts", "checks.graded", "final",
+    "caps", "min_proposals", "prices", "allow_unpriced", "stalled_s", "sandbox.workers", "sandbox.spares",
+    "checks.tasks", "checks.attempts", "checks.graded", "final",
 )  # fmt: skip
 
 
@@ -259,7 +259,8 @@ class Price(Section):
 
 
 class RunConfig(Section):
-    """All settings of a run. One whose caps buy fewer than `min_proposals` proposals does not start."""
+    """All settings of a run. One whose caps buy fewer than `min_proposals` proposals does not start, and one that
+    records nothing for `stalled_s` (longer than a rollout can take) is ended with exit code 5."""
 
     seed: int = 0
     lineage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] = "main"
@@ -277,6 +278,7 @@ class RunConfig(Section):
     gap: GapConfig = GapConfig()
     caps: Caps = Caps()
     min_proposals: Count = 3
+    stalled_s: Annotated[float, Field(gt=0)] = 7_200.0
     prices: dict[str, Price] = Field(default_factory=dict)
     allow_unpriced: bool = False
 
@@ -288,6 +290,12 @@ class RunConfig(Section):
                     f'no price for model {spec.model!r}, so no cap could hold: add [prices."{spec.model}"] '
                     "with input and output in $ per million tokens, or set allow_unpriced = true"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _a_rollout_is_no_stall(self) -> RunConfig:
+        if self.stalled_s <= self.sandbox.ttl_s:
+            raise ValueError(f"stalled_s = {self.stalled_s:g} must be more than sandbox.ttl_s, {self.sandbox.ttl_s:g}")
         return self
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ import ctypes
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from devset.task import Task
@@ -20,6 +21,7 @@ Distil = Callable[[Path, str, int], Awaitable[int]]  # (run directory, harness i
 BUDGET_EXIT = 4
 PR_SET_PDEATHSIG = 1
 PATIENCE_S = 10.0
+TELL_EVERY_S = 60.0
 
 
 async def distil_in_child(run_dir: Path, harness_id: str, seed: int) -> int:
@@ -61,7 +63,7 @@ async def ensure_students(lab: Lab, harness_ids: Sequence[str], distil: Distil) 
             continue
         what = f"distil {harness_id[:12]}, seed {seed}"
         lab.tell(what, done, len(wanted), {})
-        code = await distil(lab.store.path, harness_id, seed)
+        code = await _told(distil(lab.store.path, harness_id, seed), partial(lab.tell, what, done, len(wanted), {}))
         if code == BUDGET_EXIT:
             raise BudgetSpent(
                 f"a cap was reached while distilling {harness_id[:12]} (seed {seed}): raise it, run it again"
@@ -69,6 +71,17 @@ async def ensure_students(lab: Lab, harness_ids: Sequence[str], distil: Distil) 
         if code != 0:
             again = f"evolver distil {lab.store.path} {harness_id[:12]} --seed {seed}"
             lab.tell(f"{what} FAILED with exit code {code}; `{again}`", done, len(wanted), {})
+
+
+async def _told(training: Awaitable[int], tell: Callable[[], None]) -> int:
+    """Waits for a training, which leaves no record until it is done, and tells now and then that it goes on."""
+    task = asyncio.ensure_future(training)
+    try:
+        while not (await asyncio.wait([task], timeout=TELL_EVERY_S))[0]:
+            tell()
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def measure_gaps(lab: Lab, pairs: Sequence[tuple[str, str]], tasks: Sequence[Task], distil: Distil) -> None:
