@@ -45,6 +45,7 @@ def acceptance(seen: Material) -> str:
         f"- every {rules.root_every} promotions the newest is compared with the root; a loss against it is a rejection",
         f"- no gain makes up for a guard that trips: {_guards(rules.guards)}",
         "- partial credit (the rubric) decides nothing",
+        "- an added line that carries one task (an id, a phrase of it, a name or value of its files) is refused",
         "- the same tree again costs nothing and brings nothing; an edit that does not run is rejected after two "
         "attempts",
     ]
