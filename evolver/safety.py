@@ -53,7 +53,7 @@ def guards_table(store: Store, names: dict[str, str]) -> Table:
         "Guards",
         ("candidate", "guard", "of", "outcome", "why"),
         tuple(rows),
-        f"What no gain makes up for, asked of each candidate that would be promoted; {held} results held.",
+        f"What no gain makes up for, asked of each candidate that would be promoted. Held: {held}.",
     )
 
 
