@@ -45,9 +45,8 @@ def broken(flow: Workflow, facts: Facts) -> list[Violation]:
 
 
 def _enablement(facts: Facts) -> Iterator[Violation]:
-    for number, why in enumerate(facts.pre, 1):
-        if why:
-            yield Violation("C1", f"what node {number} needs does not hold when it is its turn: {why}")
+    for number, why in facts.unready.items():
+        yield Violation("C1", f"what node {number} needs does not hold when it is its turn: {why}")
     for label, why in facts.failed.items():
         yield Violation("C1", f"the oracle of {label} fails: {why}")
 

@@ -76,7 +76,9 @@ class Sampler:
         self.families = {name: family for name, family in families.items() if composable(family)}
         self.size, self.seed, self.cap = size, seed, cap
         self.draws = Draws()
-        self._feeds = [(a, b) for a in self.families for b in self.families if fits(a, b) is not None]
+        self._feeds = [
+            (a, b) for a in self.families for b in self.families if fits(a, b) is not None and self._crosses(b, [a])
+        ]
         self._skills: Counter[str] = Counter()
         self._pairs: Counter[Pair] = Counter()
         self._paths: Counter[str] = Counter()
@@ -131,13 +133,16 @@ class Sampler:
         return list(self._rng.choices(self._feeds, weights)[0])
 
     def _pick(self, among: Sequence[str], beside: Sequence[str]) -> str:
-        apps = {app for name in beside for app in self.families[name].apps}
-        fitting = [n for n in among if not beside or len(apps | set(self.families[n].apps)) > 1] or list(among)
+        fitting = [n for n in among if not beside or self._crosses(n, beside)] or list(among)
         weights = [
             1 / ((1 + self._skills[n]) * math.prod(1 + self._pairs[_pair(n, other)] for other in beside) ** 2)
             for n in fitting
         ]
         return self._rng.choices(fitting, weights)[0]
+
+    def _crosses(self, name: str, beside: Sequence[str]) -> bool:
+        """Whether together they are of two apps or more."""
+        return len({app for one in (name, *beside) for app in self.families[one].apps}) > 1
 
     def _count(self, flow: Workflow, task: Task) -> None:
         self._paths[flow.path] += 1

@@ -26,7 +26,7 @@ STEP_S = 60.0
 # Files that programs leave beside the work: nobody asked for them and nobody minds.
 NOISE = (
     ".cache/*", ".config/*", ".local/share/recently-used.xbel*", ".local/share/gvfs-metadata/*", ".bash_history",
-    ".python_history", ".pki/*", ".dbus/*", ".mozilla/*", f"*/{LOCK_FILE}", "*/.git/index", "*/.git/index",
+    ".python_history", ".pki/*", ".dbus/*", ".mozilla/*", f"*/{LOCK_FILE}", "*/.git/index",
 )  # fmt: skip
 Calls = list[tuple[str, Mapping[str, Any]]]  # (atomic check, its slots)
 
@@ -60,11 +60,12 @@ class Plan:
 @dataclass
 class Facts:
     """What was seen. `walks` holds per order, before the first node and after each, which nodes' criteria hold;
-    `pre` says per node whether its preconditions held when it was its turn in the first order; `without` holds per node
-    what held after all but it were done. `changed` are paths outside of `writes`; the maps say what succeeded."""
+    `without` holds per node what held after all but it were done. `unready` says of nodes (by number) what they needed
+    and lacked when it was their turn, in any order. `changed` are paths outside of `writes`; the other maps say what
+    succeeded."""
 
     walks: list[list[list[bool]]] = field(default_factory=list)
-    pre: list[str] = field(default_factory=list)
+    unready: dict[str, str] = field(default_factory=dict)
     without: list[list[bool]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     locked: list[str] = field(default_factory=list)
@@ -126,9 +127,9 @@ class Trial:
         seen = [self.holds()]
         for node in order:
             part = self.plan.parts[node]
-            if first:
-                value, why = evaluate(self.home, part.pre)
-                self.facts.pre.append("" if value == 1.0 else why)
+            ready, why = evaluate(self.home, part.pre)
+            if ready != 1.0:
+                self.facts.unready.setdefault(str(node + 1), why)
             self.do(part.oracle, f"node {node + 1}")
             seen.append(self.holds())
             if first:

@@ -1,0 +1,78 @@
+"""The smallest skills that compose: each writes one word into one file on the Desktop."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from devset.families.skill import Binding, Family, lines_post, steps
+from devset.forge.proof import broken, plan_of
+from devset.forge.rules import violations
+from devset.forge.sampler import Composed
+from devset.forge.trial import Facts, tried
+from devset.forge.workflow import Edge, Node, Workflow, given, task_of
+
+VENV = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+def node(word: str, **changes: object) -> Node:
+    """A skill that writes `word` into Desktop/<word>.txt; `changes` are of its binding."""
+    path = f"Desktop/{word}.txt"
+    made = Binding(
+        slots={"word": word},
+        wordings=("Write {word} into {word}.txt on the Desktop.",),
+        files={f"Desktop/{word}.md": word.encode()},
+        writes=(path,),
+        post=(lines_post("written", "The word is there.", path, [word]),),
+        terminal=steps((f"Write {word}", f"echo {word} > ~/{path}")),
+        mutants={"twice": f"echo {word}{word} > ~/{path}"},
+        equivalents={"without a line end": f"printf {word} > ~/{path}"},
+    )
+    family = Family(
+        f"tiny.{word}", "Write a word", ("tiny", word, "write"), "text", "daily", (word,), {}, lambda rng: made
+    )
+    return Node(family, replace(made, **changes))
+
+
+def flow(*nodes: Node, edges: Sequence[Edge] = ()) -> Workflow:
+    return Workflow(tuple(nodes), tuple(edges), seed=1)
+
+
+def composed(*nodes: Node, edges: Sequence[Edge] = ()) -> Composed:
+    made = flow(*nodes, edges=edges)
+    return Composed(made, task_of(made))
+
+
+def static(made: Workflow) -> dict[str, str]:
+    """Rule → what the static rules have against it."""
+    return {v.rule: v.why for v in violations(made, task_of(made))}
+
+
+def facts_of(made: Workflow, home: Path) -> Facts:
+    """The facts of its trial in a plain folder as the home."""
+    for folder in ("Desktop", "Documents", "Downloads"):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    for path, data in given(made).items():
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_bytes(data)
+    before = os.environ["PATH"]
+    os.environ["PATH"] = VENV  # the office libraries
+    try:
+        return tried(plan_of(made), home)
+    finally:
+        os.environ["PATH"] = before
+
+
+def executed(made: Workflow, home: Path) -> dict[str, str]:
+    """Rule → what its trial has against it."""
+    return {v.rule: v.why for v in broken(made, facts_of(made, home))}
+
+
+def without_other_ways(made: Workflow) -> Workflow:
+    """The workflow without its mutants and equivalents, which are what most of a trial's time goes into."""
+    bare = [dataclasses.replace(n, made=replace(n.made, mutants={}, equivalents={})) for n in made.nodes]
+    return replace(made, nodes=tuple(bare))
