@@ -10,7 +10,7 @@ from functools import cached_property
 from dashboards import words
 from dashboards.queries import Run
 from evolver.intervals import nothing, wilson
-from evolver.population import Population
+from evolver.population import Population, standing
 from evolver.records import Candidate, ChannelRow, Decision, Distillation, Evaluation, Interval
 from evolver.report import SHOWN_FIRST, effect_of
 
@@ -132,7 +132,8 @@ class Story:
             success = self._success(decision.candidate_harness)
             spent = self.run.tokens_until(decision.decided_at)
             name = self.name(decision.candidate_harness)
-            found.append(PathPoint(decision.candidate_id, name, decision.verdict, spent, success))
+            verdict = "neutral" if decision.candidate_id in self.population.hidden else decision.verdict
+            found.append(PathPoint(decision.candidate_id, name, verdict, spent, success))
         return found
 
     def _success(self, harness_id: str) -> Interval:
@@ -154,9 +155,7 @@ class Story:
 
 
 def verdict_of(candidate: Candidate, decisions: Mapping[str, Decision]) -> str:
-    if candidate.id in decisions:
-        return decisions[candidate.id].verdict
-    return "undecided" if candidate.parents else "start"
+    return standing(candidate, decisions.get(candidate.id))
 
 
 def layout(population: Population, on_path: set[str]) -> list[Node]:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from evolver.compare import Comparison
 from evolver.evidence.material import gather
 from evolver.phrasing import count, dollars, percent, pp
-from evolver.population import Population
+from evolver.population import Population, standing
 from evolver.records import Candidate, Decision, Interval, Rollout, Scorecard
 from evolver.report import effect_of
 from evolver.store import Store
@@ -47,9 +47,7 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        if self.decision is not None:
-            return self.decision.verdict
-        return "undecided" if self.parents else "start"
+        return standing(self.candidate, self.decision)
 
     @property
     def effect(self) -> tuple[Interval | None, str]:

@@ -30,6 +30,7 @@ VERDICTS = {
     "reject": Mark(VERMILLION, "x", "✕", "reject"),
     "inconclusive": Mark(GREY, "diamond-open", "◇", "inconclusive"),
     "keep": Mark(PURPLE, "square", "■", "keep"),
+    "neutral": Mark(GREY, "star-open", "☆", "hidden neutral edit"),
     "start": Mark(GREEN, "triangle-up", "▲", "start"),
     "undecided": Mark(GREY, "circle-open", "○", "undecided"),
 }

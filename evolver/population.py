@@ -103,6 +103,14 @@ class Population:
         return sum(decision.alpha_spent for decision in charged)
 
 
+def standing(candidate: Candidate, decision: Decision | None) -> str:
+    """The word that a candidate is shown under (evolver.marks): its verdict, or what it is instead of having one; a
+    hidden edit that can't matter is "neutral" once it is judged, since it stands for nothing in the lineage."""
+    if decision is None:
+        return "undecided" if candidate.parents else "start"
+    return "neutral" if candidate.hidden_neutral else decision.verdict
+
+
 def cards_of(cards: Sequence[Scorecard], harness_id: str, purpose: Purpose, model_id: str) -> list[Scorecard]:
     """The cards of one harness under one model for one purpose."""
     return [c for c in cards if (c.key.harness_id, c.key.purpose, c.key.model_id) == (harness_id, purpose, model_id)]

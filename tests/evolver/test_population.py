@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolver.errors import UsageError
-from evolver.population import Population, cards_of, per_task, require_one_version, success_value
+from evolver.population import Population, cards_of, per_task, require_one_version, standing, success_value
 from evolver.records import Decision, Score, Scorecard
 from tests.evolver.cards import a_candidate, a_card, a_decision
 
@@ -76,3 +76,11 @@ def test_s47_one_criterion_scored_by_two_judges_refuses_to_be_compared() -> None
     require_one_version([card("a", old), card("b", old), card("b", new, None)])
     with pytest.raises(UsageError, match=f"'dev-0', criterion 'neat', was scored by two graders \\({old}, {new}\\)"):
         require_one_version([card("a", old), card("b", new)])
+
+
+def test_a_hidden_neutral_edit_is_shown_under_a_word_of_its_own() -> None:
+    real = a_candidate("real", parents=("root",))
+    hidden = real.model_copy(update={"hidden_neutral": True})
+    accepted = a_decision("real", "root", "promote")
+    assert [standing(real, accepted), standing(hidden, accepted)] == ["promote", "neutral"]
+    assert standing(hidden, None) == "undecided" and standing(a_candidate("root", parents=()), None) == "start"
