@@ -104,13 +104,16 @@ class Material:
 
 
 def gather(store: Store, parent: Harness) -> Material:
-    """Reads the run: attempts of races on dev, one card an attempt. Everything else of a task stays outside."""
+    """Reads the run: attempts on dev of the parent and of what was proposed, one card an attempt. Everything else of a
+    task stays outside, and so do edits that only test the rule: who is told of them is no longer tested by them."""
     cards: dict[str, list[Scorecard]] = defaultdict(list)
     hidden: dict[str, None] = {}
     raced = [card for card in store.all(Scorecard) if card.key.split == SPLIT and card.key.purpose == "race"]
     teacher = raced[-1].key.model_id if raced else store.config.teacher_id
+    population = Population(store.all(Candidate), store.all(Decision))
+    shown = {c.harness_id for c in population.candidates if not c.hidden_neutral} | {parent.id}
     for card in raced:
-        if card.key.model_id == teacher:
+        if card.key.model_id == teacher and card.key.harness_id in shown:
             cards[card.key.harness_id].append(card)
     for rollout in store.all(Rollout):
         if rollout.key.split != SPLIT:
@@ -119,7 +122,7 @@ def gather(store: Store, parent: Harness) -> Material:
     wanted = {card.rollout_id for found in final.values() for card in found}
     return Material(
         store=store,
-        population=Population(store.all(Candidate), store.all(Decision)),
+        population=population,
         parent=parent,
         teacher=teacher,
         cards=final,

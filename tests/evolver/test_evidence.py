@@ -109,12 +109,14 @@ def test_no_answer_of_a_check_and_no_key_is_told(tmp_path: Path, monkeypatch: py
 
 def test_an_edit_that_only_tests_the_rule_is_not_told_of(tmp_path: Path) -> None:
     made = Made(tmp_path / "run")
-    made.attempt(PARENT.id, "dev-0", True)
-    made.attempt(CHILD, "dev-0", False)
+    made.attempt(PARENT.id, "dev-0", False)
+    made.attempt(CHILD, "dev-0", True)
     neutral = made.candidate("neutral-edit", CHILD, PARENT.id, hidden_neutral=True)
     made.store.append(neutral)
     made.decide(neutral, "promote", 0.1)
-    assert b"neutral-edit" not in b"".join(told(made).files.values())
+    found = told(made)
+    whole = b"".join(path.encode() + data for path, data in found.files.items())
+    assert b"neutral-edit" not in whole and CHILD[:6].encode() not in whole and rows(found, "pairs") == []
 
 
 # --- how the parent does ----------------------------------------------------------------------------------------------
@@ -202,6 +204,7 @@ def test_failures_are_grouped_by_what_they_share(tmp_path: Path) -> None:
 def test_a_pair_shows_the_turn_in_which_pass_and_fail_part(tmp_path: Path) -> None:
     made = Made(tmp_path / "run")
     same = [("ls", "a.csv"), ("cat a.csv", "1,2")]
+    made.propose("sibling")
     made.attempt(PARENT.id, "t", True, 0, [*same, ("sort -n a.csv > b.csv", "ok")])
     made.attempt(PARENT.id, "t", False, 1, [*same, ("sort a.csv > b.csv", "ok")])
     made.attempt(PARENT.id, "t", False, 2, [("find /", "lots")])
