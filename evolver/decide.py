@@ -15,10 +15,11 @@ from typing import Literal
 from evolver.compare import SAVING_SHARE, Arms, Comparison, compare, detectable_effect, flip_rates, tokens_per_solved
 from evolver.config import RaceConfig
 from evolver.guards import Facts, guard, said
-from evolver.intervals import look_levels
+from evolver.intervals import DIFFERENCE, Tail, bound, look_levels
 from evolver.population import mean_success
 from evolver.records import Candidate, Decision, GuardResult, Interval, Look
 
+MOST_TASKS = 2_000  # that anyone would take to show that a candidate is not worse
 SUSPICIOUS_RUBRIC_LEAD = 0.1  # partial credit that grows so much more than success is pointed out
 ROUTES = {"better": "solves more", "cheaper": "not worse and cheaper"}
 Route = Literal["better", "cheaper"]
@@ -77,6 +78,31 @@ def confirm_steps(rules: RaceConfig) -> tuple[Step, ...]:
 def spending(plan: Sequence[Step], alpha: float) -> tuple[float, ...]:
     """The level of each look; together they err with `alpha`, however the looks are correlated."""
     return look_levels(tuple(1 / (1 / step.attempts + 1 / step.pool) for step in plan), alpha)
+
+
+def least_loss(rules: RaceConfig, dev: int, select: int) -> float:
+    """The loss of success (0..1) that all attempts at so many tasks can't rule out, even if no task turns out
+    differently: where it is not below `margin`, no candidate is promoted for being cheaper. 1 without tasks."""
+    race = spending(steps(rules, 1), rules.screen_alpha)[-1]
+    fresh = spending(confirm_steps(rules), confirm_level(rules, 0.0))[-1]
+    lowest = [bound([0.0] * n, Tail("lower", alpha), span=DIFFERENCE) for n, alpha in ((dev, race), (select, fresh))]
+    return max(1.0 if low is None else -low for low in lowest)
+
+
+def cheaper_line(rules: RaceConfig, dev: int, select: int) -> str:
+    """Whether "not worse and cheaper" can be shown on so many tasks, in words."""
+    loss = least_loss(rules, dev, select)
+    found = f"on {dev} dev and {select} select tasks that all turn out alike, a loss of {100 * loss:.1f} pp"
+    if loss < rules.margin:
+        return (
+            f'"not worse and cheaper" can promote: {found} and more is ruled out, {100 * rules.margin:g} pp are allowed'
+        )
+    enough = next((n for n in range(2, MOST_TASKS) if least_loss(rules, n, n) < rules.margin), None)
+    mend = f"{enough} of each are enough" if enough else "no number of tasks is enough"
+    return (
+        f'"not worse and cheaper" CAN\'T promote: {found} is not ruled out, {100 * rules.margin:g} pp are allowed '
+        f"(race.margin); {mend}"
+    )
 
 
 def race_look(arms: Arms, plan: Sequence[Step], index: int, rules: RaceConfig, seed: int) -> tuple[Look, Comparison]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from evolver.audit import Calibration, Opening
 from evolver.baselines import baselines_table, final_table
 from evolver.config import DemonstratorSpec
+from evolver.decide import cheaper_line
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
 from evolver.phrasing import UNKNOWN, count, number, percent, pp, ratio
-from evolver.population import Population
+from evolver.population import Population, standing
 from evolver.records import (
     Candidate,
     Decision,
@@ -75,6 +76,12 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
     if population.decisions:
         allowed = store.config.race.lineage_alpha
         lines.append(f"errors: {population.alpha_spent:.4f} of {allowed:g} spent (chance of promoting a neutral edit)")
+    asked = {
+        split: max((e.n_tasks for e in store.all(Evaluation) if e.split == split), default=0)
+        for split in ("dev", "select")
+    }
+    if all(asked.values()):
+        lines.append(cheaper_line(store.config.race, asked["dev"], asked["select"]))
     for promoted in population.promotions:
         if promoted.cumulative is not None:
             claim = f"{_name(promoted.candidate_harness, names)} against the root: {pp(promoted.cumulative)}"
@@ -166,12 +173,11 @@ def lineage_table(store: Store, names: dict[str, str]) -> Table:
     rows, notes = [], []
     for candidate in store.all(Candidate):
         decision = decisions.get(candidate.id)
+        verdict = VERDICTS[standing(candidate, decision)].label
         if decision is None:
-            verdict = VERDICTS["undecided" if candidate.parents else "start"].label
             measured, costs = ("", ""), ("", "")
         else:
             effect, where = effect_of(decision)
-            verdict = VERDICTS[decision.verdict].label
             measured = (pp(effect) if effect else UNKNOWN, f"{where}, n = {effect.n}" if effect else where)
             costs = (count(decision.tokens_per_solved), count(decision.incumbent_tokens_per_solved))
         parents = ", ".join(_name(parent, names) for parent in candidate.parents)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from evolver.budget import Need
 from evolver.compare import detectable_effect
-from evolver.decide import confirm_steps, steps
+from evolver.decide import cheaper_line, confirm_steps, steps
 from evolver.errors import UsageError
 from evolver.lab import Lab
 from evolver.race import Grounds, dev_cards, population_of
@@ -61,6 +61,7 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
         + ("any number of them" if bought is None else f"{bought[0]:,} races ({bought[1]})"),
         1, 1, {},
     )  # fmt: skip
+    lab.tell(cheaper_line(rules, tasks, len(grounds.select)), 1, 1, {})
     if bought is not None and bought[0] < lab.config.min_proposals:
         raise UsageError(
             f"{bought[1]} buys {bought[0]} proposals of {need.rollouts:,} rollouts each, and fewer than "
