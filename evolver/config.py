@@ -299,6 +299,15 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _dollars_are_known(self) -> RunConfig:
+        if self.race.guards.dollars and self.teacher_id not in self.prices and isinstance(self.teacher, OpenAISpec):
+            raise ValueError(
+                f"race.guards.dollars = {self.race.guards.dollars:g} can't be held without a price for model "
+                f'{self.teacher_id!r}: add [prices."{self.teacher_id}"], or set it to 0 (off)'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _judge_is_not_the_teacher(self) -> RunConfig:
         if self.judge is None or self.judge.allow_teacher_model or not isinstance(self.teacher, OpenAISpec):
             return self

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from evolver.compare import Arms
-from evolver.config import RaceConfig
+from evolver.config import RaceConfig, parse_config
 from evolver.decide import Case, confirm_steps, decide, race_look, steps
 from evolver.errors import UsageError
 from evolver.guards import LIMITS, Facts, guard
@@ -161,6 +161,14 @@ def test_e27_a_guard_that_is_asked_for_and_can_not_be_measured_is_an_error() -> 
         seen(found, with_guard(infra=0.1), replace(FACTS, lost=None))
     with pytest.raises(UsageError, match=r"race\.guards\.channel"):
         seen(found, with_guard(channel=0.1))
+
+
+def test_e27_a_guard_on_dollars_is_refused_before_the_run_where_there_is_no_price() -> None:
+    teacher = {"kind": "openai", "model": "gpt-x"}
+    raw = {"teacher": teacher, "allow_unpriced": True, "race": {"guards": {"dollars": 0.5}}}
+    with pytest.raises(UsageError, match=r"race.guards.dollars = 0.5 can't be held without a price for model 'gpt-x'"):
+        parse_config(raw, "my.toml")
+    assert parse_config({**raw, "prices": {"gpt-x": {"input": 1.0, "output": 2.0}}}, "my.toml").race.guards.dollars
 
 
 def test_e27_a_default_guard_that_can_not_be_measured_says_so_and_one_that_is_off_too() -> None:
