@@ -7,7 +7,7 @@ from random import Random
 from devset.families import draw, gui
 from devset.families.pages import news, page, rows_of, titled
 from devset.families.skill import Binding, Family, Slot, lines_post, steps
-from devset.task import GuiTarget
+from devset.task import GuiStep, GuiTarget
 
 # A button `Save` hands `lines()` to the browser as the download `named`.
 _SAVE = """
@@ -22,6 +22,28 @@ function save() {
 """
 
 
+_BOOKING = """function lines() {
+  const rates = Object.fromEntries([...document.querySelectorAll("tr")].map(row => row.innerText.split("\\t")));
+  const [guest, city, nights] = ["Guest", "City", "Nights"].map(id => document.getElementById(id).value.trim());
+  return [`Guest: ${guest}`, `City: ${city}`, `Nights: ${nights}`, `Total: ${nights * rates[city]}`];
+}"""
+_TICKED = 'const lines = () => [...document.querySelectorAll("input:checked")].map(box => box.value);'
+
+
+def _saving(body: str, named: str, lines: str) -> str:
+    """The body with a button that saves what the script `lines` returns as the download `named`."""
+    return f'{body}\n{_SAVE}const named = "{named}";\n{lines}\n</script>'
+
+
+def _named(source: str) -> str:
+    """A command that sets `named` to the name of the page's download."""
+    return f"named=$(sed -n 's/^const named = \"\\(.*\\)\";$/\\1/p' {source})"
+
+
+def _save(what: str) -> tuple[GuiStep, ...]:
+    return gui.click(GuiTarget(name="Save", role="push button"), f"Save the {what}"), gui.wait(2.0)
+
+
 def _form(rng: Random) -> Binding:
     source, title, code = f"{draw.stem(rng)}.html", titled(rng), draw.code(rng)
     towns, rates, number = draw.cities(rng, 8), rng.sample(range(101, 490), 8), rng.randint(2, 9)
@@ -30,17 +52,10 @@ def _form(rng: Random) -> Binding:
     filled = {"Guest": who, "City": city, "Nights": str(number)}
     fields = "\n".join(f'<label>{name} <input id="{name}" autocomplete="off"></label>' for name in filled)
     listed = rows_of(["City", "A night"], list(zip(towns, map(str, rates), strict=True)))
-    script = f"""const named = "{named}";
-function lines() {{
-  const rates = Object.fromEntries([...document.querySelectorAll("tr")].map(row => row.innerText.split("\\t")));
-  const [guest, city, nights] = ["Guest", "City", "Nights"].map(id => document.getElementById(id).value.trim());
-  return [`Guest: ${{guest}}`, `City: ${{city}}`, `Nights: ${{nights}}`, `Total: ${{nights * rates[city]}}`];
-}}
-</script>"""
     wanted = [*(f"{name}: {value}" for name, value in filled.items()), f"Total: {number * rate}"]
     said = " ".join(f"'{line}'" for line in wanted)
     write = (
-        f"named=$(sed -n 's/^const named = \"\\(.*\\)\";$/\\1/p' {source}); "
+        f"{_named(source)}; "
         f"rate=$(sed -n 's/.*<td>{city}<.td><td>\\([0-9]*\\)<.*/\\1/p' {source}); "
         f"printf '%s\\n' 'Guest: {who}' 'City: {city}' 'Nights: {number}' "
         f'"Total: $((rate * {number}))" > ~/Downloads/$named'
@@ -55,7 +70,7 @@ function lines() {{
             "{who} needs {number} nights in {city}. Enter that in the page {source} on my Desktop and save the booking "
             "with its button.",
         ),
-        files={f"Desktop/{source}": page(title, f"{news(rng)}\n{listed}\n{fields}\n{_SAVE}{script}")},
+        files={f"Desktop/{source}": page(title, _saving(f"{news(rng)}\n{listed}\n{fields}", named, _BOOKING))},
         writes=(f"Downloads/{named}",),
         reads=(f"Desktop/{source}",),
         nonces={code: f"Desktop/{source}", str(number * rate): ""},
@@ -74,8 +89,7 @@ function lines() {{
                     gui.write(value),
                 )
             ),
-            gui.click(GuiTarget(name="Save", role="push button"), "Save the booking"),
-            gui.wait(2.0),
+            *_save("booking"),
         ),
         mutants={
             "one night more": f"printf '%s\\n' {said} | sed 's/Nights: .*/Nights: {number + 1}/' > ~/Downloads/{named}",
@@ -97,13 +111,10 @@ def _checklist(rng: Random) -> Binding:
         f'<label><input type="checkbox" value="{count} {thing}"> {thing}</label>'
         for count, thing in zip(counts, things, strict=True)
     )
-    script = f"""const named = "{named}";
-const lines = () => [...document.querySelectorAll("input:checked")].map(box => box.value);
-</script>"""
     said = [things[i] for i in ticked]
     pick = "|".join(said)
     write = (
-        f"named=$(sed -n 's/^const named = \"\\(.*\\)\";$/\\1/p' {source}); "
+        f"{_named(source)}; "
         f"grep -E '> ({pick})<' {source} | sed 's/.*value=\"\\([^\"]*\\)\".*/\\1/' > ~/Downloads/$named"
     )
     lines = " ".join(f"'{line}'" for line in wanted)
@@ -117,7 +128,7 @@ const lines = () => [...document.querySelectorAll("input:checked")].map(box => b
             "I want to pack {a}, {b} and {c}. Mark them on the page {source} on the Desktop and save the list that it "
             "makes.",
         ),
-        files={f"Desktop/{source}": page(title, f"{boxes}\n{_SAVE}{script}")},
+        files={f"Desktop/{source}": page(title, _saving(boxes, named, _TICKED))},
         writes=(f"Downloads/{named}",),
         reads=(f"Desktop/{source}",),
         nonces={code: f"Desktop/{source}"},
@@ -129,8 +140,7 @@ const lines = () => [...document.querySelectorAll("input:checked")].map(box => b
         gui=(
             gui.double_click(gui.icon(source), f"Open {source} in the browser"),
             *(gui.click(GuiTarget(name=thing, role="check box"), f"Tick {thing}", window=title) for thing in said),
-            gui.click(GuiTarget(name="Save", role="push button"), "Save the list"),
-            gui.wait(2.0),
+            *_save("list"),
         ),
         mutants={
             "names only": f"printf '%s\\n' {' '.join(said)} > ~/Downloads/{named}",
