@@ -49,55 +49,46 @@ def _rename(rng: Random) -> Binding:
 
 
 def _new_folder(rng: Random) -> Binding:
-    name = f"{draw.stem(rng)}-{draw.code(rng)[:2].lower()}"
-    note, other = (f"{s}.txt" for s in draw.stems(rng, 2))
-    text = draw.text(draw.sentences(rng, 2))
+    name, other = draw.stems(rng, 2)
+    kind = rng.choice(["csv", "md", "log"])
     return Binding(
-        slots={"name": name, "note": note},
+        slots={"kind": kind, "name": name},
         wordings=(
-            "Create a new folder called {name} on the Desktop and move the file {note}, which lies there, into it.",
-            "I need a folder {name} on the Desktop with {note} in it: make the folder, then move the file from the "
-            "Desktop into it.",
-            "Please make a folder named {name} on my Desktop and put {note}, which lies on the Desktop, inside.",
+            "Create a new folder on the Desktop and give it the name of the .{kind} file there, without the ending.",
+            "I need an empty folder on the Desktop, called like the .{kind} file that lies there but without .{kind}.",
+            "Please make a folder on my Desktop. Its name is that of the .{kind} file beside it, without the ending.",
         ),
-        files={f"Desktop/{note}": text, f"Desktop/{other}": draw.text(draw.sentences(rng, 2))},
-        writes=(f"Desktop/{name}/{note}", f"Desktop/{name}", f"Desktop/{note}"),
+        files={
+            f"Desktop/{name}.{kind}": draw.text(draw.sentences(rng, 2)),
+            f"Desktop/{other}.txt": draw.text(draw.sentences(rng, 2)),
+        },
+        writes=(f"Desktop/{name}",),
+        nonces={name: f"Desktop/{name}.{kind}"},
         pre=(check("absent", path=f"Desktop/{name}"),),
         post=(
             Post(
                 "folder",
-                f"A folder {name} holds the file and nothing else.",
-                (
-                    check("folder_lists", path=f"Desktop/{name}", expected=[note]),
-                    check("file_is", path=f"Desktop/{name}/{note}", sha256_is=sha256(text)),
-                ),
+                f"An empty folder {name} exists.",
+                (check("folder_lists", path=f"Desktop/{name}", expected=[]),),
             ),
-            Post("source_gone", "It no longer lies on the Desktop.", (check("absent", path=f"Desktop/{note}"),)),
         ),
         terminal=steps(
-            (
-                f"Create {name} and move {note} into it",
-                f"mkdir ~/Desktop/{name} && mv ~/Desktop/{note} ~/Desktop/{name}/",
-            )
+            (f"Create a folder named like the .{kind} file", f"cd ~/Desktop && mkdir $(basename *.{kind} .{kind})")
         ),
         gui=(
-            gui.click(gui.icon(note), "Ask the desktop for a new folder"),
+            gui.click(gui.icon(f"{name}.{kind}"), "Ask the desktop for a new folder"),
             gui.key("ctrl+shift+n"),
             gui.key("ctrl+a", f"Type the name {name}", window="Creating New Folder"),
             gui.write(f"{name}\n"),
-            gui.drag(gui.icon(note), gui.icon(name), f"Drag {note} onto the folder {name}"),
         ),
         mutants={
-            "in the home": f"mkdir ~/{name} && mv ~/Desktop/{note} ~/{name}/",
-            "a file": f"mv ~/Desktop/{note} ~/Desktop/{name}",
-            "other name": f"mkdir ~/Desktop/{name}s && mv ~/Desktop/{note} ~/Desktop/{name}s/",
-            "empty folder": f"mkdir ~/Desktop/{name}",
-            "copied": f"mkdir ~/Desktop/{name} && cp ~/Desktop/{note} ~/Desktop/{name}/",
-            "both files": f"mkdir ~/Desktop/{name} && mv ~/Desktop/*.txt ~/Desktop/{name}/",
+            "in the home": f"mkdir ~/{name}",
+            "a file": f"touch ~/Desktop/{name}",
+            "like the other file": f"mkdir ~/Desktop/{other}",
+            "with the ending": f"cd ~/Desktop && mkdir {name}.{kind}-folder",
+            "the file inside": f"cd ~/Desktop && mkdir {name} && mv {name}.{kind} {name}/",
         },
-        equivalents={
-            "with parents": f"mkdir -p ~/Desktop/{name}; cd ~/Desktop && cat {note} > {name}/{note} && rm {note}"
-        },
+        equivalents={"with parents": f"mkdir -p ~/Desktop/{name}"},
     )
 
 
@@ -217,12 +208,12 @@ FAMILIES = (
     ),
     Family(
         "files.new-folder",
-        "Create a folder for a file",
+        "Create a folder named like a file",
         ("files", "folder", "create"),
         "files",
         "os",
         ("pcmanfm",),
-        {"name": NAME, "note": NAME},
+        {"kind": Slot("text"), "name": Slot("name", nonce=True)},
         _new_folder,
         gui_names=_ICONS,
     ),
