@@ -71,7 +71,8 @@ def _instances(name: str, count: int) -> list[Task]:
 async def _measure(tasks: list[Task], backend: Backend, workers: int) -> list[Trial]:
     from evolver.quality import measure, tries_of
 
-    total, trials = sum(len(tries_of(task)) for task in tasks), list[Trial]()
+    trials: list[Trial] = []
+    total = sum(len(tries_of(task)) for task in tasks)
     async with opened_bench(backend, workers) as bench:
         with Progress("tries", total) as progress:
             async for trial in measure(tasks, bench, LOG):
