@@ -37,8 +37,9 @@ _VALUE = re.compile(r"(?<!\w)['\"]|[\[{(]")  # where a check begins to name what
 @dataclass(frozen=True)
 class Material:
     """`cards` maps harness id → its attempts on dev, one card each; `rollouts` maps rollout id → the rollout of a
-    card. `hidden` names the tasks of other splits, and the attempts at them: no text of an author may show them.
-    `teacher` is the model that played all of it (the newest, where a run has changed its own)."""
+    card. `hidden` names the tasks of other splits, and the attempts at them: no text of an author may show them;
+    `select_tasks` is how many of select were played. `teacher` is the model that played all of it (the newest, where a
+    run has changed its own)."""
 
     store: Store
     population: Population
@@ -47,6 +48,7 @@ class Material:
     cards: dict[str, list[Scorecard]]
     rollouts: dict[str, Rollout]
     hidden: tuple[str, ...]
+    select_tasks: int
 
     @property
     def own(self) -> list[Scorecard]:
@@ -128,6 +130,7 @@ def gather(store: Store, parent: Harness) -> Material:
         cards=final,
         rollouts={r.id: r for r in store.all(Rollout) if r.id in wanted},
         hidden=tuple(sorted(hidden, key=len, reverse=True)),
+        select_tasks=len({r.key.task_id for r in store.all(Rollout) if r.key.split == "select"}),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from evolver.budget import Spent
 from evolver.compare import MIN_BOTH_SOLVE, MIN_COVERAGE
 from evolver.config import Cap
-from evolver.decide import confirm_level, confirm_steps, steps
+from evolver.decide import cheaper_line, confirm_level, confirm_steps, steps
 from evolver.evidence.material import Material
 from evolver.evidence.sheet import Cell, Column, Sheet
 from evolver.guards import LIMITS
@@ -24,6 +24,8 @@ def acceptance(seen: Material) -> str:
     looks = ", ".join(str(step.attempts) for step in plan)
     fresh = ", ".join(str(step.attempts) for step in confirm_steps(rules))
     level = confirm_level(rules, spent)
+    select = seen.store.config.tasks.select or seen.select_tasks
+    route = [f"- {cheaper_line(rules, len(seen.tasks), select)}"] if select else []
     lines = [
         f"A candidate is raced against the incumbent on {len(seen.tasks)} dev tasks, looked at after {looks} "
         f"attempts a task. It passes when it is shown (one-sided, {100 * rules.screen_alpha:g} % over all looks) that "
@@ -41,6 +43,7 @@ def acceptance(seen: Material) -> str:
         "",
         f"- errors: {spent:.4f} of {rules.lineage_alpha:g} spent for this lineage; the next confirmation has level "
         f"{level:.3g}",
+        *route,
         f"- at least {100 * MIN_COVERAGE:.0f} % of the tasks and attempts must be scored in both arms",
         f"- every {rules.root_every} promotions the newest is compared with the root; a loss against it is a rejection",
         f"- no gain makes up for a guard that trips: {_guards(rules.guards)}",
