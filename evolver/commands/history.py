@@ -54,9 +54,8 @@ def log(run: RunDir, as_json: AsJson = False) -> None:
             continue
         under = row.rails.replace("*", "|" if parents[row.node] else " ")  # its own rail goes on to its parent
         head, *more = _told(entries[row.node])
-        console.print(Text(row.rails, RAIL) + Text(" ") + head)
-        for line in more:
-            console.print(Text(under, RAIL) + Text(" ") + line)
+        for rails, line in ((row.rails, head), *((under, line) for line in more)):
+            console.print(Text.assemble((f"{rails} ", RAIL), line))
 
 
 def _told(entry: Entry) -> list[Text]:
