@@ -48,6 +48,7 @@ OUTPUTS: dict[str, Output] = {
     "files.find-text": Output("word", "the name of the file with {code}", "{wanted}", "Desktop/{answer}"),
     "develop.git-author": Output("word", "the name of that author", "{wanted}", "Desktop/{answer}"),
     "cross.sheet-to-text": Output("word", "the code of {who}", "{code}", "Desktop/{target}", LAST),
+    "web.reveal": Output("word", "the code from that page", "{code}", "Desktop/{notes}", LAST),
     "cross.ticket-row": Output("text", "the row of that ticket", "{ticket},{who}", "Desktop/{answer}"),
 }
 

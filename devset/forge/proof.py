@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from devset.families.skill import Check
+from devset.families.wrong import generic_mutants
 from devset.forge.rules import Violation, read_by
 from devset.forge.trial import Calls, Facts, Part, Plan
 from devset.forge.workflow import Workflow, frame_of
@@ -18,7 +19,7 @@ def plan_of(flow: Workflow) -> Plan:
             stale=[step.command for step in (node.stale.terminal or () if node.stale else ())],
             pre=_calls(node.made.pre),
             post=[call for post in node.made.post for call in _calls(post.checks)],
-            mutants=node.made.mutants,
+            mutants={**node.made.mutants, **generic_mutants(node.made)},
             equivalents=node.made.equivalents,
             below=sorted(flow.below(index)),
             fed=[edge.target for edge in flow.edges if edge.source == index and edge.slot],

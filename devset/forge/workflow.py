@@ -26,6 +26,7 @@ from devset.task import (
     task_hash,
 )
 
+CLOSING = {"chromium": "ctrl+w"}  # what closes the last window of an app; any other app takes ctrl+q
 SEEDS = 10**9  # the skills of workflows are bound with seeds from here on, which no instance of a split has
 
 
@@ -210,8 +211,9 @@ def _gui(nodes: Sequence[Node]) -> tuple[GuiStep, ...]:
     """The nodes' moves; between them the window that a node left open is closed, so that the desktop can be seen."""
     moves: list[GuiStep] = []
     for index, node in enumerate(nodes):
-        if index and moves[-1].keys != "ctrl+q" and _opens(nodes[index - 1]):
-            moves.append(GuiStep(action="key", keys="ctrl+q", summary="Close the window"))
+        if index and _opens(nodes[index - 1]):
+            keys = CLOSING.get(nodes[index - 1].family.apps[-1], "ctrl+q")
+            moves.append(GuiStep(action="key", keys=keys, summary="Close the window"))
         moves += node.made.gui or ()
     return tuple(moves)
 

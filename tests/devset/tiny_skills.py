@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from devset.families.skill import Binding, Family, lines_post, steps
 from devset.forge.proof import broken, plan_of
 from devset.forge.rules import violations
 from devset.forge.sampler import Composed
-from devset.forge.trial import Facts, tried
+from devset.forge.trial import Facts, Plan, tried
 from devset.forge.workflow import Edge, Node, Workflow, given, task_of
 
 VENV = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -52,8 +51,8 @@ def static(made: Workflow) -> dict[str, str]:
     return {v.rule: v.why for v in violations(made, task_of(made))}
 
 
-def facts_of(made: Workflow, home: Path) -> Facts:
-    """The facts of its trial in a plain folder as the home."""
+def facts_of(made: Workflow, home: Path, plan: Plan | None = None) -> Facts:
+    """The facts of its trial in a plain folder as the home; `plan` where it is not to be the whole one."""
     for folder in ("Desktop", "Documents", "Downloads"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     for path, data in given(made).items():
@@ -62,17 +61,17 @@ def facts_of(made: Workflow, home: Path) -> Facts:
     before = os.environ["PATH"]
     os.environ["PATH"] = VENV  # the office libraries
     try:
-        return tried(plan_of(made), home)
+        return tried(plan or plan_of(made), home)
     finally:
         os.environ["PATH"] = before
 
 
+def oracles_alone(made: Workflow) -> Plan:
+    """The plan of its trial without mutants and equivalents, which are what most of a trial's time goes into."""
+    plan = plan_of(made)
+    return replace(plan, parts=[replace(part, mutants={}, equivalents={}) for part in plan.parts])
+
+
 def executed(made: Workflow, home: Path) -> dict[str, str]:
     """Rule → what its trial has against it."""
-    return {v.rule: v.why for v in broken(made, facts_of(made, home))}
-
-
-def without_other_ways(made: Workflow) -> Workflow:
-    """The workflow without its mutants and equivalents, which are what most of a trial's time goes into."""
-    bare = [dataclasses.replace(n, made=replace(n.made, mutants={}, equivalents={})) for n in made.nodes]
-    return replace(made, nodes=tuple(bare))
+    return {v.rule: v.why for v in broken(made, facts_of(made, home, oracles_alone(made)))}
