@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from devset.splits import load_split
 from evolver.authors.gate import Gate, Refused
 from evolver.authors.llm import SHIPPED
 from evolver.authors.make import make_authors
 from evolver.config import Cap, Caps, RunConfig
 from evolver.errors import BudgetSpent, NotReady, UsageError
 from evolver.executors.local import LocalExecutor
-from evolver.graders.program import ProgramGrader
 from evolver.lab import Lab
 from evolver.leaks import Leaks
-from evolver.loop import run
 from evolver.models import make_model
 from evolver.protocols import Proposal
 from evolver.records import Candidate, Decision, FailedProposal, LedgerEntry, Rollout, Scorecard
-from evolver.sandboxes import open_backend
 from evolver.sent import bodies
 from evolver.store import Store
 from evolver.testing import FakeSandboxes
@@ -42,10 +40,12 @@ from tests.evolver.authoring import (
     root_folder,
     runs,
     says,
-    tasks_of,
     terminal_tree,
 )
 from tests.evolver.endpoint_server import Reply, chat, serving
+from tests.evolver.test_cli import called
+
+NO_FLIPS = {"what": "fewer", "predicted_flips": [], "predicted_regressions": []}
 
 
 def failed(store: Store) -> FailedProposal:
@@ -86,7 +86,7 @@ async def test_it_adds_a_tool_and_what_it_claims_and_costs_is_on_record(tmp_path
 
 
 async def test_it_removes_a_package_and_the_component_comes_from_the_trees(tmp_path: Path) -> None:
-    manifest = {**MANIFEST, "edits": [{"what": "P: words", "predicted_flips": [], "predicted_regressions": []}]}
+    manifest = {**MANIFEST, "edits": [{**NO_FLIPS, "what": "P: words"}]}
     with serving(runs(REMOVES_A_PACKAGE, says(manifest)), DONE) as endpoint:
         async with desk(tmp_path / "run", config(endpoint.url)) as place:
             made = await place.author.propose(place.evidence())
@@ -344,37 +344,68 @@ async def test_a_failed_proposal_is_followed_by_the_next_one(tmp_path: Path) -> 
 
 # --- the whole loop --------------------------------------------------------------------------------------------------
 
+RUN = """
+root = "{root}"
+min_proposals = 0
+[teacher]
+kind = "demonstrator"
+slip_rate = 0.0
+[sandbox]
+backend = "local"
+[tasks]
+dev = 3
+select = 2
+[race]
+attempts = [1]
+confirm_attempts = 1
+saturation = 1.0
+[checks]
+tasks = 0
+neutral_every = 0
+[distil]
+max_promotions = 0
+[[authors]]
+kind = "llm"
+n = 3
+max_repairs = 0
+parents = "incumbent"
+model = {{ kind = "openai", model = "author-model", base_url = "{url}", retry_for_s = 0 }}
+[prices.author-model]
+input = 1.0
+output = 1.0
+"""
+
 
 @pytest.mark.slow
-async def test_a_run_races_what_the_author_proposed(tmp_path: Path) -> None:
-    """Two proposals, a tool more and a package less, are raced by real attempts of the demonstrator."""
-    manifest = {**MANIFEST, "edits": [{"what": "fewer", "predicted_flips": [], "predicted_regressions": []}]}
-    with serving(runs(ADDS_A_TOOL, says()), DONE, runs(REMOVES_A_PACKAGE, says(manifest)), DONE) as endpoint:
-        small = {
-            "root": str(root_folder(tmp_path / "root")), "tasks": {"dev": 4, "select": 4}, "min_proposals": 0,
-            "race": {"attempts": [1], "confirm_attempts": 1, "saturation": 1.0}, "distil": {"max_promotions": 0},
-            "checks": {"tasks": 0, "neutral_every": 0},
-        }  # fmt: skip
-        settings = RunConfig.model_validate({**config(endpoint.url, n=2).model_dump(), **small})
-        machines = open_backend("local", spares=1)
-        grader = ProgramGrader(machines)
-        store = Store.create(tmp_path / "run", settings)
-        lab = Lab(
-            store, Library(store.path / "library"), machines, [grader], make_model(settings.teacher), LocalExecutor(2)
-        )
-        try:
-            end = await run(lab, tasks=tasks_of)
-        finally:
-            await grader.aclose()
-            await machines.aclose()
+def test_the_same_command_goes_on_after_the_endpoint_died_and_races_what_was_proposed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tool more, a package less and a leak, by `evolver run` with real attempts of the demonstrator."""
+    known = load_split("dev", 3)[0].id
+    claims = {**MANIFEST, "edits": [{**NO_FLIPS, "predicted_flips": [{"task_id": known, "probability": 0.5}]}]}
+    script = (
+        runs("true"), Reply(gone=True),  # dies half-way
+        runs(ADDS_A_TOOL, says(claims)), DONE, runs(REMOVES_A_PACKAGE, says(claims)), DONE,
+        runs(f"echo {known} >> ~/harness/prompt/system.md", says(claims)), DONE,
+    )  # fmt: skip
+    with serving(*script) as endpoint:
+        (tmp_path / "run.toml").write_text(RUN.format(root=root_folder(tmp_path / "root"), url=endpoint.url))
+        words = ("run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "run"))
+        code, _, err = called(capsys, *words)
+        assert code == 2 and "author llm (author-model) got no proposal done: provider" in err
+        before = [r.id for r in Store.open(tmp_path / "run").all(Rollout)]
+        code, _, err = called(capsys, *words)
+        assert code == 0, err
+    store = Store.open(tmp_path / "run")
     made = [c for c in store.all(Candidate) if c.parents]
-    assert end.reason == "authors_done" and [c.components for c in made] == [("T",), ("E",)]
-    assert {d.candidate_id for d in store.all(Decision)} == {c.id for c in made}
-    raced = [r for r in store.all(Rollout) if r.key.purpose == "race"]
-    assert {r.loaded_harness_id for r in raced} >= {c.harness_id for c in made}
+    assert [c.components for c in made] == [("T",), ("E",)] and {c.author for c in made} == {"llm"}
+    assert [d.candidate_id for d in store.all(Decision)] == [c.id for c in made]
+    assert "the id of a task" in failed(store).reasons[0]
+    rollouts = store.all(Rollout)
+    assert [r.id for r in rollouts][: len(before)] == before
+    assert {r.loaded_harness_id for r in rollouts if r.key.purpose == "race"} >= {c.harness_id for c in made}
     assert all(card.success is not None for card in store.all(Scorecard))
-    roles = {e.role for e in store.all(LedgerEntry)}
-    assert roles == {"author", "teacher"} and len({e.rollout_id for e in store.all(LedgerEntry)}) == len(
-        store.all(Rollout)
-    )
-    assert lab.library.lineage("main") == [made[0].parents[0]]
+    entries = store.all(LedgerEntry)
+    assert sorted(e.rollout_id or "" for e in entries) == sorted(r.id for r in rollouts)
+    assert sum(e.calls for e in entries if e.role == "author") == len(endpoint.requests) - 1  # one was never answered
+    assert "# Evidence for a change of root" in first_user_message(endpoint.requests[0])

@@ -206,3 +206,13 @@ def test_trees_of_other_versions_are_named_and_removed_only_when_told_so(tmp_pat
         argv = [str(Path(sys.executable).with_name("evolver")), "sandbox", "reap", *options]
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
         assert str(old) in done.stdout + done.stderr and old.exists() is stays
+
+
+async def test_evidence_is_read_and_where_there_are_users_nothing_changes_it(kind: str, terminal: Sandbox) -> None:
+    await terminal.write("/evidence/rollouts/one.md", b"what happened\n", mode=0o444)
+    assert (await terminal.exec("cat /evidence/rollouts/one.md", timeout_s=5)).output == "what happened\n"
+    changes = "cd /evidence; echo more >> rollouts/one.md; rm -f rollouts/one.md; mv rollouts b; chmod 777 .; touch a"
+    await terminal.exec(f"({changes}) 2>/dev/null", timeout_s=5)
+    if kind == "docker":  # a sandbox of one user can't keep anything from it, so nothing is ever read back from there
+        listed = await terminal.exec("find /evidence -type f; cat /evidence/rollouts/one.md", timeout_s=5)
+        assert listed.output == "/evidence/rollouts/one.md\nwhat happened\n"
