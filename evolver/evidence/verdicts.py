@@ -22,20 +22,31 @@ MOST = 60  # candidates that are told of, the newest
 
 @dataclass(frozen=True)
 class Tried:
-    """A decided candidate with its effect on dev against what it was raced against; or why there is none."""
+    """A decided candidate with its effect on dev, or why there is none: `effect` against what it was raced against,
+    `edit` against the parent that was changed (drawn from the archive, it need not be the incumbent)."""
 
     candidate: Candidate
     decision: Decision
     effect: Comparison | str
+    edit: Comparison | str
+
+    @property
+    def parent(self) -> str:
+        return self.candidate.parents[0] if self.candidate.parents else self.decision.incumbent_harness
 
 
 def tried(seen: Material) -> list[Tried]:
     """The newest `MOST` decided candidates, the newest first, without those that only test the rule."""
     by_id = {c.id: c for c in seen.population.candidates if not c.hidden_neutral}
     decided = [d for d in reversed(seen.population.decisions) if d.candidate_id in by_id][:MOST]
-    return [
-        Tried(by_id[d.candidate_id], d, seen.versus(d.candidate_harness, d.incumbent_harness)) for d in decided
-    ]  # fmt: skip
+    found = []
+    for decision in decided:
+        made, raced = by_id[decision.candidate_id], decision.incumbent_harness
+        effect = seen.versus(decision.candidate_harness, raced)
+        same = raced in made.parents[:1] or not made.parents
+        edit = effect if same else seen.versus(decision.candidate_harness, made.parents[0])
+        found.append(Tried(made, decision, effect, edit))
+    return found
 
 
 # --- predictions -----------------------------------------------------------------------------------------------------
@@ -174,10 +185,10 @@ _EFFECT = (
 _COMPONENTS = {"scaffold": "F", "files": "T", "tools": "T", "prompt": "P", "environment": "E"}
 
 
-def _effect(one: Tried, asked: int) -> tuple[Cell, ...]:
-    if isinstance(one.effect, str):
+def _effect(found: Comparison | str, asked: int) -> tuple[Cell, ...]:
+    if isinstance(found, str):
         return (None, None, 0, asked)
-    return (one.effect.effect, one.effect.saving, one.effect.tasks, one.effect.n_tasks)
+    return (found.effect, found.saving, found.tasks, found.n_tasks)
 
 
 def _point(one: Tried) -> float:
@@ -194,17 +205,17 @@ def ablations(seen: Material, done: Sequence[Tried]) -> Sheet:
             with_it = len(one.candidate.changes) - 1
             row = (
                 component, _kind(change), seen.told(change), with_it, one.decision.verdict,
-                *_effect(one, len(seen.tasks)), seen.told(one.candidate.name),
+                *_effect(one.edit, len(seen.tasks)), seen.told(one.candidate.name), seen.name(one.parent),
             )  # fmt: skip
             rows.append((with_it, row))
     columns = (
         Column("component", "part"), Column("kind", "kind"), Column("change", "change"),
         Column("with_others", "with others", "count"), Column("verdict", "verdict"), *_EFFECT,
-        Column("candidate", "candidate"),
+        Column("candidate", "candidate"), Column("parent", "of parent"),
     )  # fmt: skip
     text = (
         "What adding, removing or changing a part of the harness did (F scaffold, T tools, P prompt, E environment), "
-        "seen from what it was raced against. Where a change came with others, the effect is that of all of them. "
+        "candidate against the parent that was changed. Where a change came with others, the effect is that of all. "
         "A removal that is not worse and saves tokens is promoted as readily as an addition."
     )
     ordered = [row for _, row in sorted(rows, key=lambda made: made[0])]
@@ -256,7 +267,7 @@ def _listed(key: str, title: str, text: str, seen: Material, found: Sequence[Tri
     rows = [
         (
             seen.told(one.candidate.name), seen.told(one.candidate.author), seen.name(one.decision.incumbent_harness),
-            one.decision.verdict, *_effect(one, len(seen.tasks)), one.decision.confirmation,
+            one.decision.verdict, *_effect(one.effect, len(seen.tasks)), one.decision.confirmation,
             seen.told(one.candidate.manifest.why),
             tuple(seen.told(change) for change in one.candidate.changes),
             seen.told("; ".join(_reasons(one))),

@@ -273,6 +273,23 @@ def test_changes_near_misses_and_rejected_ideas_are_told_apart(tmp_path: Path) -
     ]  # fmt: skip
 
 
+def test_a_change_is_held_against_the_parent_that_was_changed(tmp_path: Path) -> None:
+    """Which need not be the incumbent that it was raced against."""
+    made = Made(tmp_path / "run")
+    for number in range(4):
+        made.attempt(PARENT.id, f"dev-{number}", number < 2)
+        made.attempt(ROOT, f"dev-{number}", False)
+        made.attempt(CHILD, f"dev-{number}", number < 1)
+    one = made.candidate("aside", CHILD, ROOT, changes=("scaffold.max_steps: 20 → 8",))
+    made.store.append(one)
+    made.decide(one, "reject", 0.0, incumbent_harness=PARENT.id)
+    found = told(made)
+    [change] = [row for row in rows(found, "ablations") if row["candidate"] == "aside"]
+    [lost] = rows(found, "rejected")
+    assert change["effect"]["point"] == 0.25 and change["parent"] == "alpha"  # type: ignore[index, call-overload]
+    assert lost["effect"]["point"] == -0.25 and lost["against"] == "beta1"  # type: ignore[index, call-overload]
+
+
 def test_the_rule_is_told_with_this_run_s_numbers(tmp_path: Path) -> None:
     rules = RaceConfig(attempts=(1, 3), confirm_attempts=8, margin=0.07, min_saving=0.2, screen_alpha=0.04)
     made = Made(tmp_path / "run", RunConfig(race=rules, caps=Caps(rollouts=100, teacher=Cap(tokens=5_000))))
