@@ -29,10 +29,9 @@ from evolver.disk import append_line, lines_of
 from evolver.errors import Blamed, CheckerFailed, SandboxLost
 from evolver.records import Finite, Record
 from evolver.rollout import HOME, set_up
-from harnesses.harness import Environment
 
-PLACE = Environment(image="terminal")
 FOLDER = "/tmp/trial"
+SITE = "/opt/evolver/site"  # the office libraries of the checks, which no agent's program sees
 TRIAL_S = 600.0
 TTL_S = 900.0
 LIBRARY = ("__init__.py", "checks/*.py", "forge/__init__.py", "forge/trial.py")  # of devset: what a trial needs
@@ -216,15 +215,16 @@ def _named(outcomes: dict[str, bool], value: bool) -> tuple[str, ...]:
 
 
 async def _trial(made: Composed, bench: Bench) -> Facts:
-    """Sets the task up on a machine without a screen and tries its plan there (devset.forge.trial)."""
+    """Sets the task up on the terminal harness's machine, without its screen, and tries its plan there."""
+    place = bench.terminal.environment.model_copy(update={"image": "terminal"})
     plan = json.dumps(dataclasses.asdict(plan_of(made.flow)))
-    sandbox = await bench.sandboxes.open(PLACE, run_id=bench.run_id, ttl_s=TTL_S, rollout_id=made.id)
+    sandbox = await bench.sandboxes.open(place, run_id=bench.run_id, ttl_s=TTL_S, rollout_id=made.id)
     try:
         await set_up(sandbox, bench.terminal, made.task.model_copy(update={"open": ()}))
         await sandbox.write(f"{FOLDER}/library.tar", _library())
         await sandbox.write(f"{FOLDER}/plan.json", plan.encode())
         ran = await sandbox.exec(
-            f"cd {FOLDER} && tar -xf library.tar && PYTHONPATH={FOLDER} PYTHONDONTWRITEBYTECODE=1 "
+            f"cd {FOLDER} && tar -xf library.tar && PYTHONPATH={FOLDER}:{SITE} PYTHONDONTWRITEBYTECODE=1 "
             f"python3 -m devset.forge.trial plan.json {HOME} > facts.json",
             timeout_s=TRIAL_S,
         )

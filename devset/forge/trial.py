@@ -98,6 +98,7 @@ class Trial:
         """Runs the commands one after the other, each to its end whatever the one before came to. With a label, that of
         a command that fails is kept."""
         env = {**os.environ, "HOME": str(self.home), "LC_ALL": "C.UTF-8"}
+        env.pop("PYTHONPATH", None)  # the libraries of the checks are not those of the machine
         for command in commands:
             try:
                 ran = subprocess.run(
