@@ -26,6 +26,7 @@ LIMITS: dict[Guard, float] = {
 }  # fmt: skip
 FLAGS: tuple[Guard, ...] = ("channel", "rubric")  # pointed out only, unless the config gives a limit
 MIN_TASKS = 5  # tasks of an app before a shift of its channels is judged
+LEAST_S = 1.0  # an attempt counts as that long at least: below it, the clock measures the machine
 NO_APP = "no app"
 
 
@@ -91,7 +92,7 @@ def guard(
         "app": lambda limit: _apps(sides, facts.apps, limit, (error, chosen.app_attempts), seed),
         "tokens": lambda limit: [_growth(sides, lambda card: card.tokens, limit, error, seed)],
         "dollars": lambda limit: [_growth(sides, lambda card: card.cost_usd, limit, error, seed)],
-        "seconds": lambda limit: [_growth(sides, lambda card: card.seconds, limit, error, seed)],
+        "seconds": lambda limit: [_growth(sides, lambda card: max(LEAST_S, card.seconds), limit, error, seed)],
         "infra": lambda limit: [_lost(facts, limit, error)],
         "channel": lambda limit: _channels(sides, facts, expected, limit, seed),
         "rubric": lambda limit: [_rubric(sides, limit, error, seed)],
