@@ -13,6 +13,7 @@ from evolver.errors import UsageError
 from evolver.faults import faults
 from evolver.records import Finite, ImageRule, Role
 from evolver.safeguards import ChecksConfig, Count, FinalConfig, GuardsConfig, Positive, Section
+from evolver.taskset import ImportedConfig, TaskLimitsConfig
 
 OPENAI_KEY = "OPENAI_API_KEY"
 RESUMABLE = (
@@ -87,15 +88,6 @@ class SandboxConfig(Section):
     workers: Positive = 2
     spares: Count = 1
     ttl_s: Annotated[float, Field(gt=0)] = 1_800.0
-
-
-class TaskLimitsConfig(Section):
-    """How many tasks of each split take part, taken from its start; absent = all."""
-
-    train: Positive | None = None
-    dev: Positive | None = None
-    select: Positive | None = None
-    test: Positive | None = None
 
 
 class RaceConfig(Section):
@@ -207,8 +199,8 @@ class ArchiveConfig(Section):
     """Whom authors with `parents = "archive"` build on (evolver.archive): the `incumbent` this often, this often one of
     a cell taken at random (`cells`), else whoever promises most."""
 
-    incumbent: Annotated[float, Field(gt=0, le=1)] = 0.2
-    cells: Annotated[float, Field(ge=0, le=1)] = 0.1
+    incumbent: Annotated[float, Field(gt=0, le=1)] = 0.1
+    cells: Annotated[float, Field(ge=0, le=1)] = 0.05
 
     @model_validator(mode="after")
     def _shares_of_one(self) -> ArchiveConfig:
@@ -357,7 +349,9 @@ def load_config(path: Path) -> RunConfig:
         else a
         for a in config.authors
     )
-    return config.model_copy(update={"root": root, "authors": authors})
+    given = {split: tuple(_beside(path, f, always=True) for f in folders) for split, folders in config.tasks.imported}
+    tasks = config.tasks.model_copy(update={"imported": ImportedConfig(**given)})
+    return config.model_copy(update={"root": root, "authors": authors, "tasks": tasks})
 
 
 def parse_config(raw: object, source: str) -> RunConfig:
@@ -375,8 +369,9 @@ def changed_fields(old: RunConfig, new: RunConfig) -> list[str]:
     return [f"{n}: {before.get(n)!r} → {after.get(n)!r}" for n in names if before.get(n) != after.get(n)]
 
 
-def _beside(config: Path, harness: str) -> str:
-    return str((config.parent / harness).resolve()) if "/" in harness else harness
+def _beside(config: Path, name: str, *, always: bool = False) -> str:
+    """A relative path, taken from the config's own folder; a word without a `/` is a name unless `always`."""
+    return str((config.parent / name).resolve()) if always or "/" in name else name
 
 
 def _flat(value: JsonValue, path: str = "") -> dict[str, JsonValue]:

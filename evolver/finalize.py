@@ -18,9 +18,9 @@ from evolver.calibrate import require_fit_judge
 from evolver.compare import Arms, compare, flip_rates
 from evolver.disk import make_folder, on_disk, replace
 from evolver.errors import UsageError
+from evolver.ground import tasks_of, with_imported
 from evolver.intervals import DIFFERENCE, SHARE, mean_interval, nothing, success_interval
 from evolver.lab import Attempt, Lab
-from evolver.opening import open_split
 from evolver.population import final_cards, mean_success, per_task, success_value
 from evolver.race import dev_cards, interleaved, population_of
 from evolver.records import Arm, Final, Frozen, Interval, Scorecard
@@ -51,8 +51,8 @@ async def finalize(lab: Lab, *, tasks: Tasks | None = None) -> Final:
 def _open_once(lab: Lab, split: Split, limit: int | None) -> list[Task]:
     """A comparison that goes on after a stop has opened its split already."""
     if any(opening.split == split and opening.why == WHY for opening in lab.store.all(Opening)):
-        return load_split(split, limit, unsealed=True)
-    return open_split(lab.store, split, limit, WHY)
+        return with_imported(lab.store, split, load_split(split, limit, unsealed=True))
+    return tasks_of(lab.store, split, limit, WHY)
 
 
 def _freeze(lab: Lab, tasks: Sequence[Task]) -> Frozen:

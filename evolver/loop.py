@@ -13,8 +13,8 @@ from evolver.authors.human import enter
 from evolver.authors.make import make_authors
 from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
+from evolver.ground import tasks_of
 from evolver.lab import Lab
-from evolver.opening import open_split
 from evolver.race import (
     Grounds,
     dev_success,
@@ -36,7 +36,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     """Runs or resumes the experiment of `lab`. Raises UsageError for wrong input, before anything is spent on it."""
     require_open(lab.store)
     require_teacher_of_stage(lab.store)
-    tasks = tasks or partial(open_split, lab.store, why="gap")
+    tasks = tasks or partial(tasks_of, lab.store, why="gap")
     limits = lab.config.tasks
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
     require_fit_judge(lab, [*grounds.dev, *grounds.select])

@@ -33,12 +33,11 @@ def distil(
 
 
 async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> None:
-    from devset.splits import load_split
     from evolver.calibrate import require_fit_judge
     from evolver.commands.harness import resolved
     from evolver.commands.talk import run_console, say
+    from evolver.ground import tasks_of
     from evolver.lab import open_lab
-    from evolver.opening import open_split
     from evolver.store import Store
     from training.distil import Splits, distil
     from training.recipe import load_recipe
@@ -49,8 +48,9 @@ async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> N
         lab.observers.append(console)
         harness_id = resolved(lab.library, name)
         limits = lab.config.tasks
-        test = open_split(lab.store, "test", limits.test, "distil")
-        splits = Splits(train=tuple(load_split("train", limits.train)), test=tuple(test))
+        test = tasks_of(lab.store, "test", limits.test, "distil")
+        train = tasks_of(lab.store, "train", limits.train, "distil")
+        splits = Splits(train=tuple(train), test=tuple(test))
         require_fit_judge(lab, [*splits.train, *splits.test])
         try:
             made = await distil(lab, harness_id, splits, recipe, seed, say)

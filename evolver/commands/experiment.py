@@ -52,7 +52,8 @@ def demo(
       evolver demo
       evolver demo --seed 1 --out runs/demo-1 --backend local
     """
-    from evolver.config import TaskLimitsConfig, load_config
+    from evolver.config import load_config
+    from evolver.taskset import TaskLimitsConfig
 
     config = load_config(DEMO)
     if full:
@@ -266,10 +267,10 @@ async def _experiment(lab: Lab) -> int:
 
 async def _measure(lab: Lab, a: str, b: str) -> int:
     from evolver.calibrate import require_fit_judge
-    from evolver.opening import open_split
+    from evolver.ground import tasks_of
     from evolver.students import distil_in_child, measure_gaps
 
-    tasks = open_split(lab.store, "test", lab.config.tasks.test, "gap")
+    tasks = tasks_of(lab.store, "test", lab.config.tasks.test, "gap")
     require_fit_judge(lab, tasks)
     await measure_gaps(lab, [(a, b)], tasks, distil_in_child)
     return 0
