@@ -29,9 +29,9 @@ from evolver.disk import append_line, lines_of
 from evolver.errors import Blamed, CheckerFailed, SandboxLost
 from evolver.records import Finite, Record
 from evolver.rollout import HOME, set_up
+from evolver.sandboxes.recipe import SITE
 
 FOLDER = "/tmp/trial"
-SITE = "/opt/evolver/site"  # the office libraries of the checks, which no agent's program sees
 TRIAL_S = 600.0
 TTL_S = 900.0
 LIBRARY = ("__init__.py", "checks/*.py", "forge/__init__.py", "forge/trial.py")  # of devset: what a trial needs
@@ -224,7 +224,7 @@ async def _trial(made: Composed, bench: Bench) -> Facts:
         await sandbox.write(f"{FOLDER}/library.tar", _library())
         await sandbox.write(f"{FOLDER}/plan.json", plan.encode())
         ran = await sandbox.exec(
-            f"cd {FOLDER} && tar -xf library.tar && PYTHONPATH={FOLDER}:{SITE} PYTHONDONTWRITEBYTECODE=1 "
+            f"cd {FOLDER} && tar -xf library.tar && PYTHONPATH={FOLDER}:{SITE} PYTHONPYCACHEPREFIX={FOLDER}/compiled "
             f"python3 -m devset.forge.trial plan.json {HOME} > facts.json",
             timeout_s=TRIAL_S,
         )
