@@ -94,25 +94,30 @@ async def test_s16_punctuation_is_never_substituted_whatever_the_layout(desk: Sa
 LONG = ("".join(chr(0x4E00 + i) for i in range(300)) + "the quick brown fox, " * 60 + "àéîõü\n\t🙂") * 3
 
 
-async def typed_in_time(box: Sandbox, text: str) -> None:
+async def typed_in_time(box: Sandbox, text: str, limit_s: float = 90) -> None:
+    """By default in a quarter of that; here other tests may be running beside."""
     assert len(text) > 4_700
     started = time.monotonic()
-    await box.act(Act("type", text=text, timeout_s=30))
-    assert time.monotonic() - started < 30
+    await box.act(Act("type", text=text, timeout_s=limit_s))
+    assert time.monotonic() - started < limit_s
 
 
-@pytest.mark.parametrize("command", ["mousepad", "libreoffice --writer"])
-async def test_s17_5000_characters_are_typed_in_time(desk: Sandbox, command: str) -> None:
+async def test_s17_5000_characters_are_typed_in_time(desk: Sandbox) -> None:
     text = LONG[:5_000].strip()
-    await desk.write("long.txt", b"")
-    await show(desk, f"{command} long.txt", "long.txt")
+    await editor(desk, "long.txt")
     await typed_in_time(desk, text)
     await save(desk)
+    assert await held(desk, "long.txt") == text
 
-    async def saved() -> bool:
-        return await held(desk, "long.txt") == text
 
-    await until(saved, "the file does not hold the text", limit_s=30)  # a busy machine still draws when it is told
+async def test_s17_5000_characters_are_typed_into_a_word_processor_in_time(desk: Sandbox) -> None:
+    """It lays out every character anew, which takes its time on a busy machine, and none may overtake another."""
+    text = LONG[:5_000].strip()
+    await desk.write("long.txt", b"")
+    await show(desk, "libreoffice --writer long.txt", "long.txt")
+    await typed_in_time(desk, text)
+    await save(desk)
+    assert await held(desk, "long.txt") == text
 
 
 async def test_s17_5000_characters_are_typed_into_a_browser_in_time(desk: Sandbox) -> None:

@@ -16,8 +16,8 @@ MUTE_S = 0.06  # for windows that never answer
 
 
 class Focus:
-    def __init__(self, display):
-        self.display, self.root, self.stamp = display, display.screen().root, FIRST_STAMP
+    def __init__(self, display, xvfb_pid):
+        self.display, self.root, self.stamp, self.xvfb_pid = display, display.screen().root, FIRST_STAMP, xvfb_pid
         self.protocols, self.ping = display.intern_atom("WM_PROTOCOLS"), display.intern_atom("_NET_WM_PING")
         self.pid = display.intern_atom("_NET_WM_PID")
 
@@ -56,14 +56,14 @@ class Focus:
 
     def rests(self, until, at_least_s):
         """Waits until the application has also done what it put off while keys came: several times in a row it has
-        answered and its main thread sleeps."""
+        answered and its main thread sleeps, and not because it waits for the display."""
         window = self._answering()
         pid = window and self._property(window, self.pid)
         for _ in range(ROUNDS if pid else 0):
             time.sleep(at_least_s / ROUNDS)
             if not self.has_read(until):
                 return
-            while _runs(pid[0]) and time.monotonic() < until:
+            while (_runs(pid[0]) or _runs(self.xvfb_pid)) and time.monotonic() < until:
                 time.sleep(0.002)
 
     def _property(self, window, name):

@@ -43,9 +43,9 @@ def runs(symbols):
 
 
 class Input:
-    def __init__(self, display, width, height):
+    def __init__(self, display, width, height, xvfb_pid):
         self.display, self.width, self.height = display, width, height
-        self.root, self.focus = display.screen().root, Focus(display)
+        self.root, self.focus = display.screen().root, Focus(display, xvfb_pid)
         self.held = []  # (release event, detail), latest last
         self.clicked = (0.0, 0)  # when and with which button the latest click was
 
@@ -223,9 +223,8 @@ class Input:
                             f"the application did not keep up: {done} of {len(symbols)} characters were typed in "
                             f"{timeout_s:g} s, and no more will be"
                         )
-                    if len(run) < GLANCE:
-                        first = run[-1] == RETURN and RETURN not in symbols[: done - 1]
-                        self.focus.rests(until, FIRST_RETURN_S if first else PUT_OFF_S)
+                    first = run[-1] == RETURN and RETURN not in symbols[: done - 1]
+                    self.focus.rests(until, FIRST_RETURN_S if first else PUT_OFF_S)
 
     def _tap(self, keymap, symbol):
         code, shifted = keymap.keycode(symbol)
