@@ -112,7 +112,7 @@ class Server:
         import keyboard
 
         if self.input is None:
-            self.input = keyboard.Input(screen.x, screen.width, screen.height)
+            self.input = keyboard.Input(screen.x, screen.width, screen.height, screen.xvfb.pid)
         try:
             self.input.act(action)
         except keyboard.BadAction as error:
