@@ -59,7 +59,7 @@ def archive(
                 failure=_commonest(ended),
                 channel=_commonest([card.channel for card in scored]) or "none",
             )
-            members.append(Member(candidate.harness_id, candidate.name, cell, _tallies(scored)))
+            members.append(Member(candidate.harness_id, candidate.name, cell, tallies(scored)))
     return members
 
 
@@ -111,7 +111,8 @@ def _pooled(members: Sequence[Member]) -> dict[str, float]:
     return found
 
 
-def _tallies(scored: Sequence[Scorecard]) -> dict[str, tuple[int, int]]:
+def tallies(scored: Sequence[Scorecard]) -> dict[str, tuple[int, int]]:
+    """Task id → (attempts solved, attempts) of cards that are all scored."""
     found: dict[str, tuple[int, int]] = {}
     for card in scored:
         solved, all_ = found.get(card.key.task_id, (0, 0))

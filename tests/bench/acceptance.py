@@ -79,12 +79,11 @@ def lineages(rule: Rule, generations: int = GENERATIONS, count: int = LINEAGES) 
     found = []
     for run in range(count):
         rng = np.random.default_rng((3, run))
-        root = agent = Agent.drawn(rng)
+        root = Agent.drawn(rng)
         rule.start(root, np.random.default_rng((4, run)))
         for gain in rng.choice(EDITS, size=generations, p=SHARES):
-            edited = agent.edited(float(gain))
-            if rule.judge(edited, adopt=True).promoted:
-                agent = edited
+            rule.judge(rule.parent().edited(float(gain)), adopt=True)
+        agent = rule.result()
         ground = "select" if isinstance(rule, Ours) else "dev"
         true = agent.success(ground) - root.success(ground)
         made = Lineage(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from devset.task import Split, Task
 from evolver.authors.removal import Removal
 from evolver.config import (
     ArchiveConfig,
@@ -29,8 +28,7 @@ from evolver.stops import Stop
 from evolver.testing import FakeSandbox, FakeSandboxes
 from evolver.turns import Seat, in_turn
 from harnesses.harness import Environment
-from harnesses.library import Library
-from tests.evolver.cards import Coin, a_candidate, a_task, coin_lab, split_tasks
+from tests.evolver.cards import Coin, a_candidate, coin_lab, split_tasks
 from tests.evolver.test_authors import Bench
 
 SPACE = ("scaffold.max_steps", "scaffold.history", "tools.bash")
@@ -45,7 +43,7 @@ def config(*authors: AuthorConfig, tasks: int = 8, **changes: object) -> RunConf
     plain = RunConfig(
         root="beta2",
         tasks=TaskLimitsConfig(dev=tasks, select=tasks),
-        race=RaceConfig(attempts=(1, 2), pool=2, confirm_attempts=2),
+        race=RaceConfig(attempts=(1, 2), pool=2, confirm_attempts=2, saturation=1.0),
         checks=ChecksConfig(tasks=0, graded=0, neutral_every=0),
         authors=authors,
         distil=DistilConfig(max_promotions=0),
@@ -92,17 +90,17 @@ def test_authors_are_asked_in_the_order_of_the_config_and_who_waits_for_others_w
 
 async def test_removals_come_between_the_others_and_after_them(tmp_path: Path) -> None:
     optuna = StructuredAuthor(kind="structured", n=4, space=SPACE)
-    lab = await searched(tmp_path, config(optuna, RemovalAuthor(kind="removal", every=2, n=4)))
+    lab = await searched(tmp_path, config(optuna, RemovalAuthor(kind="removal", every=2, n=4), tasks=4))
     authors = [candidate.author for candidate in proposed(lab)]
     assert authors == ["structured", "structured", "removal"] * 2 + ["removal"] * 2
 
 
-# --- parents -----------------------------------------------------------------------------------------------------------
+# --- parents --------------------------------------------------------------------------------------------------------
 
 
 async def test_who_may_builds_on_what_was_not_promoted_and_the_verdict_is_against_the_incumbent(tmp_path: Path) -> None:
-    search = RandomAuthor(kind="random", n=8, space=SPACE)
-    lab = await searched(tmp_path / "a", config(search, archive=ArchiveConfig(incumbent=0.1, cells=0.5)))
+    search = RandomAuthor(kind="random", n=5, space=SPACE)
+    lab = await searched(tmp_path / "a", config(search, archive=ArchiveConfig(incumbent=0.05, cells=0.95)))
     root, *others = lab.store.all(Candidate)
     parents = {candidate.parents[0] for candidate in others}
     assert len(parents) > 1 and parents <= {root.harness_id, *(c.harness_id for c in others)}
@@ -117,15 +115,15 @@ async def test_who_may_builds_on_what_was_not_promoted_and_the_verdict_is_agains
 async def test_e07_two_runs_of_all_authors_with_one_seed_have_the_same_lineage(tmp_path: Path) -> None:
     authors = (
         RemovalAuthor(kind="removal", every=2, n=2),
-        StructuredAuthor(kind="structured", n=3, space=SPACE),
-        RandomAuthor(kind="random", n=3, space=SPACE),
+        StructuredAuthor(kind="structured", n=2, space=SPACE),
+        RandomAuthor(kind="random", n=2, space=SPACE),
     )
-    one, two = [await searched(tmp_path / name, config(*authors)) for name in "ab"]
+    one, two = [await searched(tmp_path / name, config(*authors, tasks=4)) for name in "ab"]
     assert [(c.id, c.name, c.parents, c.manifest) for c in proposed(one)] == [
         (c.id, c.name, c.parents, c.manifest) for c in proposed(two)
     ]
-    assert len(proposed(one)) == 8
-    other = await searched(tmp_path / "c", config(*authors, seed=1))
+    assert len(proposed(one)) == 6
+    other = await searched(tmp_path / "c", config(*authors, tasks=4, seed=1))
     assert [c.id for c in proposed(other)] != [c.id for c in proposed(one)]
 
 
@@ -134,8 +132,8 @@ async def test_e07_two_runs_of_all_authors_with_one_seed_have_the_same_lineage(t
 
 async def test_what_nothing_needs_is_removed_when_the_tasks_suffice_to_show_it(tmp_path: Path) -> None:
     author = RemovalAuthor(kind="removal", n=5)
-    race = RaceConfig(attempts=(1, 2), pool=4, margin=0.12)
-    lab = await searched(tmp_path, config(author, tasks=60, race=race))
+    race = RaceConfig(attempts=(1, 2), pool=4, margin=0.2)
+    lab = await searched(tmp_path, config(author, tasks=40, race=race))
     [promoted] = [d for d in lab.store.all(Decision) if d.verdict == "promote"]
     names = {candidate.id: candidate.name for candidate in proposed(lab)}
     assert names[promoted.candidate_id] == "without-tool-a11y-tree"
@@ -169,25 +167,35 @@ def evidence(parent: str) -> Evidence:
     return Evidence(parent, 0, "", {})
 
 
-# --- what dies on the way ----------------------------------------------------------------------------------------------
+# --- what dies on the way -------------------------------------------------------------------------------------------
 
 
 class Dying(FakeSandbox):
-    """Its machine is gone as soon as it is used."""
-
-    async def windows(self) -> list[str]:
-        raise SandboxLost("the process that ran it is gone")
-
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        raise SandboxLost("the process that ran it is gone")
+    """Its process is gone as soon as it is used."""
 
     async def freeze(self) -> bytes:
         raise SandboxLost("the process that ran it is gone")
 
 
-class KilledWithoutPackages(FakeSandboxes):
-    """Machines without openpyxl die under the agent."""
-
+class KilledWithoutOpenpyxl(FakeSandboxes):
     async def open(self, environment: Environment, *, run_id: str, ttl_s: float, rollout_id: str = "") -> FakeSandbox:
-        self.opened.append(FakeSandbox({}, (64, 48)) if "openpyxl" in environment.pip else Dying({}, (64, 48)))
+        made = FakeSandbox if "openpyxl" in environment.pip else Dying
+        self.opened.append(made({}, (64, 48)))
         return self.opened[-1]
+
+
+async def test_e05_a_candidate_whose_process_dies_is_rejected_and_the_run_goes_on(tmp_path: Path) -> None:
+    search = RandomAuthor(kind="random", n=3, space=("environment.pip.openpyxl", "scaffold.history"))
+    lab = coin_lab(tmp_path, config(search), Coin(even))
+    lab.sandboxes = KilledWithoutOpenpyxl()
+    assert (await run(lab, tasks=split_tasks)).reason is Stop.AUTHORS_DONE
+    decisions = {d.candidate_harness: d for d in lab.store.all(Decision)}
+    dead = [c for c in proposed(lab) if "environment.pip: - openpyxl" in c.changes]
+    assert 0 < len(dead) < len(decisions) == 3
+    for candidate in proposed(lab):
+        decision = decisions[candidate.harness_id]
+        assert (not decision.looks) == (candidate in dead)
+        if candidate in dead:
+            assert decision.verdict == "reject" and "the process that ran it is gone" in decision.reasons[0]
+    lost = [r for r in lab.store.all(Rollout) if r.error is not None]
+    assert lost and {r.error.blame for r in lost if r.error} == {"sandbox"}

@@ -13,8 +13,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from devset.task import Split
+from evolver.archive import Cell, Member, draw_parent, tallies
 from evolver.compare import Arms, Comparison, compare
-from evolver.config import RaceConfig
+from evolver.config import ArchiveConfig, RaceConfig
 from evolver.decide import Case, Step, confirm_steps, decide, race_look, steps, undecided
 from evolver.guards import Facts
 from evolver.population import Population
@@ -66,7 +67,9 @@ class Rule(Protocol):
     rollouts: int
 
     def start(self, root: Agent, rng: np.random.Generator) -> None: ...
+    def parent(self) -> Agent: ...  # what the next edit is made to
     def judge(self, candidate: Agent, *, adopt: bool) -> Tally: ...
+    def result(self) -> Agent: ...
     def claims(self) -> list[float]: ...
 
 
@@ -82,7 +85,14 @@ class StrictMean:
 
     def start(self, root: Agent, rng: np.random.Generator) -> None:
         self.rng, self.rollouts = rng, 0
+        self.agent = root
         self.first = self.bar = self._measured(root)
+
+    def parent(self) -> Agent:
+        return self.agent
+
+    def result(self) -> Agent:
+        return self.agent
 
     def _measured(self, agent: Agent) -> float:
         self.rollouts += self.trials * SIZES["dev"]
@@ -92,7 +102,7 @@ class StrictMean:
         score = self._measured(candidate)
         won = score > self.bar
         if won and adopt:
-            self.bar = score
+            self.bar, self.agent = score, candidate
         return Tally(won, won)
 
     def claims(self) -> list[float]:
@@ -112,11 +122,17 @@ class HarnessEvolve:
         self.incumbent, costs = self._measured(root, trials=2)
         outcomes = {case: tuple(v == "PASS" for v in r.verdicts) for case, r in self.incumbent.per_case.items()}
         self.best = self.first = self.incumbent.S
-        self.root = self.agent = root
+        self.agent = root
         self.rules = peer.AcceptanceConfig(
             delta=peer.calibrate_delta(outcomes, trials_per_eval=1),
             cost_delta=peer.calibrate_cost_delta(costs, trials_per_eval=1) if self.careful else 0.0,
         )
+
+    def parent(self) -> Agent:
+        return self.agent
+
+    def result(self) -> Agent:
+        return self.agent
 
     def _measured(self, agent: Agent, trials: int = 1) -> tuple[peer.EvalResult, dict[str, tuple[float, ...]]]:
         chances = agent.chances["dev"]
@@ -147,9 +163,10 @@ class HarnessEvolve:
 
 @dataclass
 class Ours:
-    """The race on dev and the fresh confirmation on select, decided by `evolver.decide`."""
+    """The race on dev and the fresh confirmation on select, decided by `evolver.decide`; parents from the archive."""
 
     rules: RaceConfig = field(default_factory=RaceConfig)
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     rollouts: int = 0
     own: int = 0  # of these, the candidates' in their races
     pool: int = 0  # of these, the incumbents' in races
@@ -159,6 +176,21 @@ class Ours:
         self.root = self.agent = root
         self.holder, self.decisions = "root", list[Decision]()
         self.cards = self._tossed("root", root, "race", range(1))
+        self.agents = {"root": root}
+        self.tallies: dict[str, dict[str, tuple[int, int]]] = {"root": tallies(self.cards)}
+        self.key = f"{rng.integers(2**31)}"
+
+    def parent(self) -> Agent:
+        """Drawn by `evolver.archive`; the root is a cell of its own, all edits are of one kind."""
+        self.tallies[self.holder] = tallies(self.cards)
+        members = [
+            Member(name, name, Cell("root" if name == "root" else "F", None, "gui"), held)
+            for name, held in self.tallies.items()
+        ]
+        return self.agents[draw_parent(members, self.holder, self.archive, f"{self.key}/{len(self.decisions)}")]
+
+    def result(self) -> Agent:
+        return self.agent
 
     def _tossed(self, name: str, agent: Agent, purpose: Purpose, numbers: range) -> list[Scorecard]:
         split: Split = "dev" if purpose == "race" else "select"
@@ -195,6 +227,7 @@ class Ours:
                 fresh = Arms(ours, theirs, fresh.n_tasks, step.attempts)
                 case = replace(case, confirmation=fresh, confirm_look=index)
         self.decisions.append(decide(case, self.rules, turn, 0.0))
+        self.agents[made.name], self.tallies[made.name] = candidate, tallies(dev.candidate)
         promoted = self.decisions[-1].verdict == "promote"
         if promoted and adopt:
             self.holder, self.agent, self.cards = made.name, candidate, list(dev.candidate)
