@@ -69,6 +69,7 @@ def show(
     typer.echo(f"{found.id} ({found.split or 'in no split'}; {found.category}; {', '.join(found.apps)})")
     typer.echo(f"\n{found.instruction}\n")
     typer.echo(f"solvable through: {', '.join(sorted(found.channels)) or 'nothing'}; sha256 {found.hash}")
+    typer.echo(f"skills: {', '.join(found.skill_ids)}")
     show_table("rubric", ("criterion", "weight", "", "description"), criteria)
 
 
@@ -211,6 +212,7 @@ def _row(task: Task) -> dict[str, object]:
         "id": task.id,
         "hash": task.hash,
         "family": task.family,
+        "skills": list(task.skill_ids),
         "split": task.split,
         "seen_in_training": task.seen_in_training,
         "category": task.category,
