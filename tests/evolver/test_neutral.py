@@ -12,13 +12,12 @@ from evolver.loop import run
 from evolver.neutral import due, neutral_edit
 from evolver.population import Population
 from evolver.protocols import Request
-from evolver.records import Candidate, Decision, Observed, Rollout
+from evolver.records import Candidate, Decision, Observed
 from evolver.safeguards import ChecksConfig
 from evolver.safety import false_accepts
 from evolver.turns import evidence_of
 from harnesses.tree import harness_from_files, read_tree, seed_path
 from tests.evolver.cards import Coin, a_candidate, a_decision, coin_lab, split_tasks
-from tests.evolver.test_loop import Crash, CrashAfter
 from tests.evolver.test_selfcheck import no_student
 
 
@@ -84,20 +83,3 @@ def test_what_an_accepted_hidden_edit_changes_is_the_estimate_alone() -> None:
     passed, accepted = false_accepts(found)
     assert (accepted.point, accepted.n) == (1.0, 1) and accepted.low is not None and accepted.low < 0.3
     assert passed.point == 0.0
-
-
-@pytest.mark.slow
-async def test_e12_hidden_edits_are_the_same_after_every_cut(tmp_path: Path) -> None:
-    whole = coin_lab(tmp_path / "whole", config(), Coin(shell_helps))
-    await run(whole, tasks=split_tasks, distil=no_student)
-    wanted = [(d.candidate_harness, d.verdict) for d in whole.store.all(Decision)]
-    for point in (40, 90, 140, 200, 300):
-        cut = coin_lab(tmp_path / f"cut-{point}", config(), Coin(shell_helps))
-        cut.observers.append(CrashAfter(point))
-        with pytest.raises(Crash):
-            await run(cut, tasks=split_tasks, distil=no_student)
-        resumed = coin_lab(tmp_path / f"cut-{point}", config(), Coin(shell_helps))
-        await run(resumed, tasks=split_tasks, distil=no_student)
-        assert [(d.candidate_harness, d.verdict) for d in resumed.store.all(Decision)] == wanted
-        keys = [rollout.key for rollout in resumed.store.all(Rollout)]
-        assert len(set(keys)) == len(keys) == len(whole.store.all(Rollout))
