@@ -83,7 +83,7 @@ def _missing_app(rng: Random) -> Binding:
             "another format": f"cp ~/Desktop/{name} ~/Documents/{name}",
             "file changed": f"echo 'opened in {app}' >> ~/Desktop/{name}",
         },
-        equivalents={"searched": f"find / -iname '*{command}*' -not -path '/proc/*' 2> /dev/null | head -n 5"},
+        equivalents={"searched": f"ls /usr/bin /opt /usr/share/applications | grep -i {command}"},
     )
 
 

@@ -10,8 +10,7 @@ import pytest
 from devset.checks import evaluate
 from devset.families import Binding, Family, families, generic_mutants
 from devset.families.skill import check_program, fields_of
-from devset.task import Task
-from tests.devset.trial import make_home, run_check, run_script
+from tests.devset.trial import make_home, passes, run_check, run_script
 
 FAMILIES = list(families().values())
 SEEDS = (0, 1001, 3002)
@@ -24,20 +23,12 @@ def values(made: Binding, home: Path) -> dict[str, float]:
     return {p.criterion: evaluate(home, [(c.name, c.slots) for c in p.checks])[0] for p in made.post}
 
 
-def passes(task: Task, made: Binding, home: Path) -> bool:
-    """The verdict of the very checks that the program consists of, in this process (a start costs 0.1 s and more)."""
-    namespace: dict[str, dict[str, list[tuple[str, dict[str, object]]]]] = {}
-    program = task.check.replace("from devset.checks import grade\n\ngrade(", "criteria = (")
-    exec(program, namespace)
-    return all(evaluate(home, calls)[0] == 1.0 for calls in namespace["criteria"].values())
-
-
 @by_seed
 @by_family
 def test_untouched_fails_and_pre_holds(family: Family, seed: int, tmp_path: Path) -> None:
     task, made = family.instance(seed), family.binding(seed)
     home = make_home(task, tmp_path / "home")
-    assert passes(task, made, home) is not task.feasible, "what is right on an infeasible task is to change nothing"
+    assert passes(task, home) is not task.feasible, "what is right on an infeasible task is to change nothing"
     for check in made.pre:
         assert evaluate(home, [(check.name, check.slots)]) == (1.0, evaluate(home, [(check.name, check.slots)])[1])
 
@@ -53,7 +44,7 @@ def test_terminal_oracle_passes(family: Family, seed: int, tmp_path: Path) -> No
     for step in task.oracle.terminal:
         done = run_script(home, step.command)
         assert done.returncode == 0, done.stderr
-    assert passes(task, made, home), values(made, home)
+    assert passes(task, home), values(made, home)
 
 
 @few_seeds
@@ -66,11 +57,11 @@ def test_mutants_fail_and_equivalents_pass(family: Family, seed: int, tmp_path: 
     for number, (name, script) in enumerate(wrong.items()):
         home = make_home(task, tmp_path / f"mutant{number}")
         run_script(home, script)
-        assert not passes(task, made, home), f"mutant {name!r} passes"
+        assert not passes(task, home), f"mutant {name!r} passes"
     for number, (name, script) in enumerate(made.equivalents.items()):
         home = make_home(task, tmp_path / f"equivalent{number}")
         done = run_script(home, script)
-        assert passes(task, made, home), f"equivalent {name!r} fails: {values(made, home)} {done.stderr}"
+        assert passes(task, home), f"equivalent {name!r} fails: {values(made, home)} {done.stderr}"
 
 
 @by_family

@@ -159,9 +159,10 @@ async def test_an_action_that_the_tool_does_not_allow_closes_the_gui_channel() -
 
 
 async def test_an_infeasible_task_is_given_up_with_a_reason_after_its_oracle() -> None:
-    log = await demonstrate(Oracle(terminal=TERMINAL[:1]), "beta1", feasible=False)
+    why = "there is no such file"
+    log = await demonstrate(Oracle(terminal=TERMINAL[:1], reason=why), "beta1", feasible=False)
     assert arguments(log)[0] == [{"command": "ls"}]
-    assert arguments(log)[-1][0]["status"] == "failure" and arguments(log)[-1][0]["reason"]
+    assert arguments(log)[-1][0]["status"] == "failure" and arguments(log)[-1][0]["reason"] == why
 
 
 async def test_without_a_way_to_terminate_the_end_is_a_reply_without_calls() -> None:
