@@ -12,7 +12,7 @@ from evolver.compare import Comparison
 from evolver.evidence.material import gather
 from evolver.phrasing import count, dollars, percent, pp
 from evolver.population import Population, standing
-from evolver.records import Candidate, Decision, Interval, Rollout, Scorecard
+from evolver.records import Candidate, Decision, Interval, Rollout, Scorecard, Stage
 from evolver.report import effect_of
 from evolver.store import Store
 from harnesses.harness import Harness
@@ -123,6 +123,9 @@ def _tags(store: Store, population: Population) -> Mapping[str, tuple[str, ...]]
         for tag, harness_id in library.frozen().items():
             named[harness_id].append(tag)
         library.close()
+    for stage in store.all(Stage):
+        if stage.kind == "teacher":
+            named[stage.harness_id].append(f"teacher {stage.teacher} from stage {stage.name} on")
     return {harness_id: tuple(words) for harness_id, words in named.items()}
 
 

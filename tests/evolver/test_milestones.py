@@ -38,6 +38,8 @@ def test_stage_names_a_step_and_tells_how_to_go_on(tmp_path: Path, capsys: pytes
     code, _, err = called(capsys, "stage", run, "beta", "--teacher", "gpt-x", "--why", "a stronger one")
     assert code == 0 and "teacher demonstrator → gpt-x; tag stage-beta" in err and "[teacher] model = 'gpt-x'" in err
     assert [stage.kind for stage in store.all(Stage)] == ["harness", "teacher"]
+    code, out, _ = called(capsys, "log", run)
+    assert code == 0 and "stage-alpha" in out and "teacher gpt-x from stage beta on" in out
     code, _, err = called(capsys, "stage", run, "alpha", "--harness", "nothing", "--why", "w")
     assert code == 2 and "unknown harness 'nothing'" in err
     [_, swapped] = next(table for table in report(store).tables if table.title == "Stages").rows
