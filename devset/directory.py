@@ -1,6 +1,6 @@
 """The directory format of a task: field names follow Harbor's task.toml, files lie where the agent may see them or not.
 
-    task.toml  instruction.md  setup.sh  exec/  hidden/  gt/  check.py  oracle/terminal.sh  oracle/gui.toml
+    task.toml  instruction.md  setup.sh  exec/  hidden/  witness/  gt/  check.py  oracle/terminal.sh  oracle/gui.toml
     oracle/reason.md  SOURCE
 
 In `oracle/terminal.sh` each command follows a line `# step: <summary>`; `oracle/reason.md` says why an infeasible task
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from devset.task import GuiStep, Task, TerminalStep, task_hash
 
 _STEP = "# step: "
+_FOLDERS = ("exec", "hidden", "witness", "gt")
 _SECTIONS = {"version", "task", "agent", "verifier", "environment", "rubric"}
 _TASK_FIELDS = ("family", "seen_in_training", "category", "apps", "channels", "feasible", "requires_pip")
 
@@ -41,6 +42,8 @@ def write_task_dir(task: Task, path: Path) -> None:
     }
     if task.skills:
         toml["task"]["skills"] = list(task.skills)
+    if task.witness is not None:
+        toml["environment"]["witness"] = task.witness.model_dump()
     texts = {"task.toml": tomlkit.dumps(toml), "instruction.md": task.instruction, "check.py": task.check}
     texts |= {"setup.sh": task.setup, "SOURCE": task.source}
     texts["oracle/reason.md"] = task.oracle.reason
@@ -50,7 +53,8 @@ def write_task_dir(task: Task, path: Path) -> None:
         steps = [step.model_dump(mode="json", exclude_defaults=True) for step in task.oracle.gui]
         texts["oracle/gui.toml"] = tomlkit.dumps({"step": steps})
     files = {name: text.encode() for name, text in texts.items() if text}
-    for folder, contents in (("exec", task.exec_files), ("hidden", task.hidden_files), ("gt", task.gt_files)):
+    for folder in _FOLDERS:
+        contents: dict[str, bytes] = getattr(task, f"{folder}_files")
         files |= {f"{folder}/{name}": data for name, data in contents.items()}
     for name, data in files.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -75,9 +79,8 @@ def read_task_dir(path: Path) -> Task:
             "setup_timeout_s": _section(path, toml, "environment").get("build_timeout_sec", 60.0),
         },
         "open": _section(path, toml, "environment").get("open", []),
-        "exec_files": _folder(path / "exec"),
-        "hidden_files": _folder(path / "hidden"),
-        "gt_files": _folder(path / "gt"),
+        "witness": _section(path, toml, "environment").get("witness"),
+        **{f"{folder}_files": _folder(path / folder) for folder in _FOLDERS},
         "setup": _text(path / "setup.sh", optional=True),
         "check": _text(path / "check.py"),
         "check_pip": _section(path, toml, "verifier").get("pip", []),

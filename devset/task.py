@@ -145,7 +145,9 @@ class Oracle(Strict):
 class Task(Strict):
     """A task with all its bytes. `exec_files` are put into the agent's home before it starts; `setup` is a shell
     script run as the agent's user before that (and leaves no trace of itself); `hidden_files` exist only while it
-    runs, in `$HIDDEN`; `gt_files` and `check` reach the grader only after the agent is dead.
+    runs, in `$HIDDEN`; `gt_files` and `check` reach the grader only after the agent is dead. `witness` is
+    an application that the agent may use, not touch: it runs as another user in a folder of its own with
+    `witness_files`, and what it prints is `.witness` in the frozen home.
 
     `check` is a Python program. It is run with the frozen home as `argv[1]` and the ground truth folder as
     `argv[2]`, may import `devset.checks`, and prints one JSON object: criterion id → {"value": 0..1,
@@ -173,6 +175,8 @@ class Task(Strict):
     open: tuple[OpenApp, ...] = ()
     exec_files: dict[str, bytes] = {}
     hidden_files: dict[str, bytes] = {}
+    witness: OpenApp | None = None
+    witness_files: dict[str, bytes] = {}
     setup: str = ""
     gt_files: dict[str, bytes] = {}
     check: str
@@ -192,15 +196,20 @@ def task_hash(task: Task) -> str:
     """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256."""
     fields = task.model_dump(exclude={"hash", "split", "seen_in_training", "channels", *_FILES})
     fields["channels"] = sorted(task.channels)
-    for name in ("check_pip", "skills"):  # a task without keeps the hash that it had before there were such fields
+    for name in (
+        "check_pip",
+        "skills",
+        "witness",
+    ):  # a task without keeps the hash that it had before there were such fields
         if not fields[name]:
             del fields[name]
     if not task.oracle.reason:  # likewise
         del fields["oracle"]["reason"]
     for name in _FILES:
         files: dict[str, bytes] = getattr(task, name)
-        fields[name] = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+        if files or name != "witness_files":  # likewise
+            fields[name] = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
     return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-_FILES = ("exec_files", "hidden_files", "gt_files")
+_FILES = ("exec_files", "hidden_files", "witness_files", "gt_files")

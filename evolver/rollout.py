@@ -192,6 +192,9 @@ async def set_up(sandbox: Sandbox, harness: Harness, task: Task) -> None:
     for app in task.open:
         await sandbox.spawn(app.command)
         await _wait_for_window(sandbox, app.window, task)
+    if task.witness is not None:
+        await sandbox.witness(task.witness.command, task.witness_files)
+        await _wait_for_window(sandbox, task.witness.window, task)
 
 
 async def _place_files(sandbox: Sandbox, harness: Harness, task: Task) -> None:
@@ -207,9 +210,9 @@ async def _place_files(sandbox: Sandbox, harness: Harness, task: Task) -> None:
 
 async def _wait_for_window(sandbox: Sandbox, title: str, task: Task) -> None:
     deadline = time.monotonic() + WINDOW_WAIT_S
-    while not any(title in window for window in await sandbox.windows()):
+    while not any(title in window for window in await sandbox.windows(drawn=True)):
         if time.monotonic() > deadline:
-            raise SetupFailed(f"task {task.id}: no window titled {title!r} within {WINDOW_WAIT_S:g} s")
+            raise SetupFailed(f"task {task.id}: no window titled {title!r} was drawn within {WINDOW_WAIT_S:g} s")
         await asyncio.sleep(0.1)
     await sandbox.screenshot(settle_s=5.0)
 

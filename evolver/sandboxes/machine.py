@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import struct
+import tarfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
@@ -16,6 +18,7 @@ from evolver.records import Connection
 from evolver.sandboxes.egress import Egress
 
 FREEZE_LIMIT = 256 << 20
+WITNESS_HOME = "/tmp/.witness"
 GRACE_S = 20.0  # what the server may take beyond a command's own timeout before the sandbox counts as lost
 
 
@@ -136,8 +139,17 @@ class Machine:
     async def spawn(self, command: str) -> None:
         await self._ask("spawn", {"command": command})
 
-    async def windows(self) -> list[str]:
-        answer, _ = await self._ask("windows", {})
+    async def witness(self, command: str, files: Mapping[str, bytes]) -> None:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for path, data in files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+        await self._ask("witness", {"command": f"cd {WITNESS_HOME} && {command}"}, packed.getvalue())
+
+    async def windows(self, *, drawn: bool = False) -> list[str]:
+        answer, _ = await self._ask("windows", {"drawn": drawn})
         titles = answer.get("windows") if isinstance(answer, dict) else None
         return [str(title) for title in titles] if isinstance(titles, list) else []
 

@@ -27,6 +27,7 @@ from evolver.score import score_of
 from harnesses.harness import Environment
 
 HOME = "/home/user"
+WITNESSED = ".witness"
 FAKE_DIGEST = "sha256:fake"
 FREE = Usage(input_tokens=1, output_tokens=1, counted_by="estimate")
 Item = TypeVar("Item")
@@ -124,6 +125,7 @@ class FakeSandbox:
         self.connections: tuple[Connection, ...] = ()
         self.files: dict[str, bytes] = {}
         self.modes: dict[str, int] = {}
+        self.witnessed: bytes | None = None
         self.answers: dict[str, Answer] = dict(answers or {})
         self.otherwise: Callable[[FakeSandbox, str], Ran] = lambda sandbox, command: Ran(
             127, f"not scripted: {command}"
@@ -168,7 +170,10 @@ class FakeSandbox:
     async def spawn(self, command: str) -> None:
         self._run(command)
 
-    async def windows(self) -> list[str]:
+    async def witness(self, command: str, files: Mapping[str, bytes]) -> None:
+        self.witnessed = self._run(command).output.encode()
+
+    async def windows(self, *, drawn: bool = False) -> list[str]:
         self._alive()
         return list(self.open_windows)
 
@@ -191,7 +196,9 @@ class FakeSandbox:
     async def freeze(self) -> bytes:
         self._alive()
         self.frozen = True
-        return home_tar({p.removeprefix(f"{HOME}/"): d for p, d in self.files.items() if p.startswith(f"{HOME}/")})
+        home = {p.removeprefix(f"{HOME}/"): d for p, d in self.files.items() if p.startswith(f"{HOME}/")}
+        said = {} if self.witnessed is None else {WITNESSED: self.witnessed}
+        return home_tar({p: d for p, d in home.items() if p != WITNESSED} | said)
 
     async def close(self) -> None:
         self.closed = True

@@ -1,4 +1,4 @@
-"""Who is who in the sandbox: control (root without most powers, or the one uid there is), screen, and agent."""
+"""Who is who in the sandbox: control (root without most powers, or the one uid there is), screen, agent, witness."""
 
 import contextlib
 import os
@@ -6,8 +6,8 @@ import signal
 import subprocess
 import time
 
-CONTROL, AGENT, SCREEN, RELAY = 0, 1000, 1001, 1002
-HOME = "/home/user"
+CONTROL, AGENT, SCREEN, RELAY, WITNESS = 0, 1000, 1001, 1002, 1003
+HOME, WITNESS_HOME = "/home/user", "/tmp/.witness"
 SKELETON = "/opt/evolver/skel"  # what a new home holds
 EVIDENCE = "/evidence/"  # what the agent may read and, where there are users, not change
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -119,10 +119,10 @@ def _descends(pid, tree, spared):
 
 
 def kill_agent(spared):
-    """Kills the agent's processes and its way out in one stroke; raises RuntimeError when one still lives after 5 s."""
+    """Kills the agent's processes, its way out and the witness; raises RuntimeError when one still lives after 5 s."""
     deadline = time.monotonic() + 5
     while True:
-        for uid in (AGENT, RELAY) if SEPARATE else ():
+        for uid in (AGENT, RELAY, WITNESS) if SEPARATE else ():
             child = os.fork()
             if child == 0:
                 os.setgid(uid)
