@@ -239,8 +239,9 @@ class Lab:
                 self._charge(rollout, self._role_of(rollout))
 
     def _role_of(self, rollout: Rollout) -> Role:
-        if rollout.key.purpose == "author":
-            return "author"
+        by_purpose: dict[Purpose, Role] = {"author": "author", "check": "teacher", "calibrate": "judge"}
+        if rollout.key.purpose in by_purpose:
+            return by_purpose[rollout.key.purpose]
         return "teacher" if rollout.key.model_id == self.model.id else "student"
 
 
