@@ -196,11 +196,7 @@ def task_hash(task: Task) -> str:
     """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256."""
     fields = task.model_dump(exclude={"hash", "split", "seen_in_training", "channels", *_FILES})
     fields["channels"] = sorted(task.channels)
-    for name in (
-        "check_pip",
-        "skills",
-        "witness",
-    ):  # a task without keeps the hash that it had before there were such fields
+    for name in ("check_pip", "skills", "witness"):  # a task without keeps the hash of before there were such fields
         if not fields[name]:
             del fields[name]
     if not task.oracle.reason:  # likewise
