@@ -48,7 +48,12 @@ def guards_table(store: Store, names: dict[str, str]) -> Table:
     for decision in store.all(Decision):
         held += sum(result.outcome == "held" for result in decision.guards)
         name = names.get(decision.candidate_harness, decision.candidate_harness[:8])
-        rows += [_row(name, result) for result in decision.guards if result.outcome != "held"]
+        rows += [_row(name, r) for r in decision.guards if r.outcome not in ("held", "unmeasured")]
+        unmeasured: dict[str, list[GuardResult]] = {}
+        for result in decision.guards:
+            if result.outcome == "unmeasured":
+                unmeasured.setdefault(result.guard, []).append(result)
+        rows += [_unmeasured(name, results) for results in unmeasured.values()]
     return Table(
         "Guards",
         ("candidate", "guard", "of", "outcome", "why"),
@@ -59,6 +64,13 @@ def guards_table(store: Store, names: dict[str, str]) -> Table:
 
 def _row(name: str, result: GuardResult) -> tuple[str, str, str, str, str]:
     return name, result.guard, result.subject, OUTCOMES[result.outcome], result.reason
+
+
+def _unmeasured(name: str, results: list[GuardResult]) -> tuple[str, str, str, str, str]:
+    """One guard that had too little to judge by, for all the apps that it looked at."""
+    reasons = dict.fromkeys(result.reason for result in results)
+    of = ", ".join(result.subject for result in results if result.subject)
+    return name, results[0].guard, of, OUTCOMES["unmeasured"], "; ".join(reasons)
 
 
 def stages_table(store: Store, names: dict[str, str]) -> Table:

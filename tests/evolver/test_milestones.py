@@ -126,10 +126,18 @@ def test_guards_that_stopped_or_could_not_judge_are_in_the_report(tmp_path: Path
         GuardResult(guard="tokens", outcome=outcome, interval=ci(2.0), limit=1.0, reason=reason)
         for outcome, reason in (("tripped", "+200 %"), ("held", "+0 %"))
     ]
+    results += [
+        GuardResult(guard="app", subject=app, outcome="unmeasured", interval=ci(0.0), limit=0.1, reason="2 attempts")
+        for app in ("calc", "files")
+    ]
     store.append(dear)
     store.append(decision(9, dear, ci(0.1, 0.05, 0.2), guards=tuple(r.model_dump() for r in results)))
     table = next(table for table in report(store).tables if table.title == "Guards")
-    assert table.rows == (("dear", "tokens", "", "stopped it", "+200 %"),) and "Held: 1." in table.caption
+    assert table.rows == (
+        ("dear", "tokens", "", "stopped it", "+200 %"),
+        ("dear", "app", "calc, files", "not judged", "2 attempts"),
+    )
+    assert "Held: 1." in table.caption
 
 
 # --- caps of every role ----------------------------------------------------------------------------------------------
