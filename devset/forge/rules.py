@@ -6,8 +6,10 @@ it. What these rules can't see, the trial (devset.forge.trial) and the gate (evo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from pydantic import JsonValue
 
@@ -16,6 +18,8 @@ from devset.forge.flow import output_of
 from devset.forge.ports import OUTPUTS
 from devset.forge.workflow import Workflow, frame_of, mentions, posts_of
 from devset.task import Task
+
+KIND = re.compile(r"\*(\.\w+)")
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,22 @@ def schema(flow: Workflow, task: Task) -> Iterator[Violation]:
     for number, node in enumerate(flow.nodes, 1):
         if unknown := sorted({f for wording in node.made.wordings for f in fields_of(wording)} - set(node.made.slots)):
             yield Violation("schema", f"node {number} has no slot {unknown[0]!r}, which its wording names")
+    yield from _by_kind(flow)
     if sum(bool(node.made.open) for node in flow.nodes) > 1 or any(node.made.open for node in flow.nodes[1:]):
         yield Violation("schema", "an application that is open from the start must belong to the first node alone")
     if named := sorted(skill for skill in task.skills if skill in task.instruction):
         yield Violation("schema", f"the instruction names the family {named[0]}")
+
+
+def _by_kind(flow: Workflow) -> Iterator[Violation]:
+    """A skill that says "the .md file there", which shows as a wildcard in its oracle, must have it to itself."""
+    for number, node in enumerate(flow.nodes, 1):
+        kinds = {kind for step in node.made.terminal or () for kind in KIND.findall(step.command)}
+        folders = {PurePosixPath(path).parent for path in (*node.made.files, *node.made.writes)}
+        for other in (n for n in flow.nodes if n is not node):
+            for path in map(PurePosixPath, sorted({*other.made.files, *other.made.writes})):
+                if path.suffix in kinds and path.parent in folders:
+                    yield Violation("schema", f"node {number} picks files by their kind, and {path} is of another")
 
 
 def c2_stability(flow: Workflow, task: Task) -> Iterator[Violation]:

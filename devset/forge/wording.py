@@ -23,17 +23,18 @@ def drawn(wordings: Sequence[str], rng: Random) -> str:
     return rng.choice(fitting or list(wordings))
 
 
-def joined(parts: Sequence[str], follows: Sequence[bool], rng: Random) -> str:
-    """`follows` says of each part whether it must come after one that is said before it."""
+def joined(parts: Sequence[tuple[str, str]], follows: Sequence[bool], rng: Random) -> str:
+    """`parts` are wordings, as templates and filled in; `follows` says of each whether it must come after one that is
+    said before it."""
+    texts = [text for _, text in parts]
     if rng.random() < 0.25 and len(parts) in _OPENINGS:
-        numbered = [f"{number}. {part}" for number, part in enumerate(parts, 1)]
+        numbered = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
         order = "\nDo them in this order." if any(follows) else ""
         return "\n".join([rng.choice(_OPENINGS[len(parts)]), *numbered]) + order
-    text, links = parts[0], {True: rng.sample(_NEXT, len(_NEXT)), False: rng.sample(_BESIDE, len(_BESIDE))}
-    for index, (part, after) in enumerate(zip(parts[1:], follows[1:], strict=True)):
-        first = part.split(maxsplit=1)[0]
-        if first.strip(",") in _STATES or not first[0].isupper():
-            text += f"\n\nWhen that is done: {part}" if after else f"\n\n{part}"
+    said, links = texts[0], {True: rng.sample(_NEXT, len(_NEXT)), False: rng.sample(_BESIDE, len(_BESIDE))}
+    for index, ((template, text), after) in enumerate(zip(parts[1:], follows[1:], strict=True)):
+        if template.split(maxsplit=1)[0].strip(",") in _STATES or not template[0].isupper():
+            said += f"\n\nWhen that is done: {text}" if after else f"\n\n{text}"
         else:
-            text += f" {links[after][index % len(_NEXT)]} {part[0].lower()}{part[1:]}"
-    return text
+            said += f" {links[after][index % len(_NEXT)]} {text[0].lower()}{text[1:]}"
+    return said

@@ -162,7 +162,8 @@ def given(flow: Workflow) -> dict[str, bytes]:
 
 def instruction(flow: Workflow) -> str:
     rng = Random(f"{flow.seed}/wording")
-    parts = [drawn(node.made.wordings, rng).format(**node.made.slots) for node in flow.nodes]
+    said = [(drawn(node.made.wordings, rng), node.made.slots) for node in flow.nodes]
+    parts = [(wording, wording.format(**slots)) for wording, slots in said]
     follows = [any(edge.target == index for edge in flow.edges) for index in range(len(flow.nodes))]
     return joined(parts, follows, rng)
 

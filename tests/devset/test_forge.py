@@ -84,7 +84,8 @@ def test_a_slot_that_does_not_fit_is_refused() -> None:
 
 def test_an_instruction_reads_like_a_persons() -> None:
     parts = ["Sort the list.", "What is in it? Save it.", "Rename the file."]
-    texts = {joined(parts, [False, False, False], Random(seed)) for seed in range(30)}
+    said = [(part, part) for part in parts]
+    texts = {joined(said, [False, False, False], Random(seed)) for seed in range(30)}
     assert len(texts) == 5
     for text in texts:
         assert all(part[1:] in text for part in parts) and "ll words: what" not in text
@@ -92,8 +93,10 @@ def test_an_instruction_reads_like_a_persons() -> None:
     assert all(
         "order" in t or "hen" in t or "After" in t
         for s in range(9)
-        if (t := joined(parts, [False, True, False], Random(s)))
+        if (t := joined(said, [False, True, False], Random(s)))
     )
+    named = [("Sort it.", "Sort it."), ("{who} has moved.", "Emma has moved.")]
+    assert all("emma" not in joined(named, [False, False], Random(seed)) for seed in range(9))
     wordings = ("Rename {a} and leave everything else as it is.", "Call {a} something else.")
     assert {drawn(wordings, Random(seed)) for seed in range(9)} == {wordings[1]}  # the rest of the task is no "else"
     assert drawn(wordings[:1], Random(0)) == wordings[0]

@@ -219,6 +219,13 @@ def test_schema_is_refused_first(nodes) -> None:  # type: ignore[no-untyped-def]
     assert "schema" in {v.rule for v in violations(made, task.model_copy(update={"instruction": words}))}
 
 
+def test_a_skill_that_picks_files_by_their_kind_has_them_to_itself() -> None:
+    picking = steps(("Write", f"cat ~/Desktop/*.csv; echo {B} > ~/Desktop/{B}.txt"))
+    said = static(flow(node(A, files={"Desktop/one.csv": b"1"}), node(B, terminal=picking)))
+    assert said == {"schema": "node 2 picks files by their kind, and Desktop/one.csv is of another"}
+    assert static(flow(node(A, files={"Documents/one.csv": b"1"}), node(B, terminal=picking))) == {}
+
+
 def test_edges_lead_forward() -> None:
     with pytest.raises(ValueError, match="forward"):
         flow(node(A), node(B), edges=[Edge(1, 0)])
