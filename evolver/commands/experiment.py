@@ -76,6 +76,14 @@ def run(
     """Runs an experiment, or resumes it: what is there is never run again.
 
     \b
+    Who proposes candidates: [[authors]] sections, asked in their order; `every = K` asks one after K of others.
+      kind = "human"       harness = a seed or a directory, why
+      kind = "structured"  Optuna over knobs: n, space
+      kind = "random"      the same knobs at random, the baseline: n, space
+      kind = "removal"     each component of the incumbent taken away once: n
+      kind = "llm"         a language model edits the harness in a sandbox: model, n
+
+    \b
     Examples:
       evolver run my.toml --out runs/mine
       evolver run my.toml --out runs/mine --backend docker
