@@ -209,12 +209,16 @@ async def _place_files(sandbox: Sandbox, harness: Harness, task: Task) -> None:
 
 
 async def _wait_for_window(sandbox: Sandbox, title: str, task: Task) -> None:
+    """The window is there, the screen stands still, and the window shows something."""
     deadline = time.monotonic() + WINDOW_WAIT_S
-    while not any(title in window for window in await sandbox.windows(drawn=True)):
+    while True:
+        if any(title in window for window in await sandbox.windows()):
+            await sandbox.screenshot(settle_s=5.0)
+            if any(title in window for window in await sandbox.windows(drawn=True)):
+                return
         if time.monotonic() > deadline:
             raise SetupFailed(f"task {task.id}: no window titled {title!r} was drawn within {WINDOW_WAIT_S:g} s")
         await asyncio.sleep(0.1)
-    await sandbox.screenshot(settle_s=5.0)
 
 
 async def _hooks(sandbox: Sandbox, harness: Harness, at: str) -> None:

@@ -1,4 +1,4 @@
-"""What a rollout finds at its start and what is kept at its end: surfaces that are drawn, no trace of another, a flush."""
+"""What a rollout finds at its start, and what is kept at its end: drawn windows, no trace of another one, a flush."""
 
 from __future__ import annotations
 
@@ -75,9 +75,10 @@ async def test_s42_what_programs_write_when_they_are_closed_is_kept_and_what_nob
 async def test_g16_a_task_starts_only_when_its_window_is_there_and_drawn(desktop: Sandbox) -> None:
     await desktop.write("/tmp/keeper.py", KEEPER.encode())
     task = families()["text.append"].instance(0)
-    opened = task.model_copy(update={"open": (OpenApp(command="python3 /tmp/keeper.py 1.5 x", window="Keeper"),)})
+    opened = task.model_copy(update={"open": (OpenApp(command="python3 /tmp/keeper.py 4 x", window="Keeper"),)})
     starting = asyncio.create_task(set_up(desktop, read_tree(seed_path("beta1")), opened))
     await window(desktop, "Keeper")
+    await asyncio.sleep(1)  # it is placed, framed and all black by now
     assert "Keeper" not in await desktop.windows(drawn=True) and not starting.done()
     await starting
     assert "Keeper" in await desktop.windows(drawn=True)

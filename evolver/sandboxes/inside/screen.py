@@ -15,6 +15,8 @@ QUIET_S = 0.25  # the screen has settled when it has not changed for this long w
 BUSY_QUIET_S = 2.5  # or for this long although they work (a job in the background, or a window that is still loading)
 IDLE_SHARE = 0.2  # of one core
 AFTER_ACT_S = 0.45  # and not earlier than this after an action: applications answer late
+POINTER = 32  # pixels: its picture is no larger, and is part of the frame
+CLOSE_S = 3.0  # what windows that are asked to close may take; one that asks back (save changes?) takes all of it
 OPENED_S = 1.0  # nor after a window came or went: a browser that is drawn already may lose the first keys all the same
 
 
@@ -80,7 +82,7 @@ class Screen:
         if self._ready:
             return
         deadline = time.monotonic() + limit_s
-        while not any(desktop for _, desktop in self._clients()):
+        while not any(desktop for _, desktop, *_ in self._clients()):
             if time.monotonic() > deadline:
                 raise ScreenLost("the desktop did not start")
             time.sleep(0.02)
@@ -98,7 +100,7 @@ class Screen:
             self._managed, self._opened = managed, time.monotonic()
 
     def _clients(self, order="_NET_CLIENT_LIST"):
-        """(title, is the desktop) of the windows that the window manager manages."""
+        """(title, is the desktop, window, its process) of the windows that the window manager manages."""
         from Xlib.error import BadWindow
 
         kind = self.x.intern_atom("_NET_WM_WINDOW_TYPE_DESKTOP")
@@ -108,14 +110,75 @@ class Screen:
                 window = self.x.create_resource_object("window", wid)
                 title = self._property(window, "_NET_WM_NAME") or self._property(window, "WM_NAME") or b""
                 title = title.decode("utf-8", "replace") if isinstance(title, bytes) else str(title)
-                found.append((title, kind in (self._property(window, "_NET_WM_WINDOW_TYPE") or ())))
+                pid = (self._property(window, "_NET_WM_PID") or (0,))[0]
+                desktop = kind in (self._property(window, "_NET_WM_WINDOW_TYPE") or ())
+                found.append((title, desktop, window, pid))
         return found
 
-    def windows(self, order="_NET_CLIENT_LIST"):
-        """Titles, oldest first; with _NET_CLIENT_LIST_STACKING the topmost last."""
+    def windows(self, order="_NET_CLIENT_LIST", drawn=False):
+        """Titles, oldest first; with _NET_CLIENT_LIST_STACKING the topmost last. `drawn`: only where more than one
+        colour is to be seen."""
         self.wait_ready()
         self._note_windows()
-        return [title for title, desktop in self._clients(order) if not desktop]
+        found = [(title, window) for title, desktop, window, _ in self._clients(order) if not desktop]
+        return [title for title, window in found if not drawn or self._is_drawn(window)]
+
+    def _is_drawn(self, window):
+        """Whether its place on the screen shows more than one colour, beside the mouse pointer."""
+        from Xlib.error import XError
+
+        try:
+            root = self.x.screen().root
+            size, place, pointer = window.get_geometry(), root.translate_coords(window, 0, 0), root.query_pointer()
+        except XError:  # it has just gone
+            return False
+        pixels, seen = self._pixels(), None
+        left, right = max(place.x, 0), min(place.x + size.width, self.width)
+        for y in range(max(place.y, 0), min(place.y + size.height, self.height)):
+            beside = (left, pointer.root_x - POINTER), (max(pointer.root_x + POINTER, left), right)
+            for start, end in beside if abs(y - pointer.root_y) <= POINTER else ((left, right),):
+                at, wide = y * self._stride + 4 * start, 4 * max(0, min(end, right) - start)
+                row = pixels[at : at + wide]
+                seen = seen or row[:4]
+                if row != (seen or b"") * (len(row) // 4):
+                    return True
+        return False
+
+    def close_windows(self, limit_s=CLOSE_S):
+        """Asks every window to close, and returns when the programs behind those that did have ended: until then some
+        of them write what they know. Nobody answers what a window asks back."""
+        from Xlib.error import ConnectionClosedError, DisplayError
+
+        with contextlib.suppress(ConnectionClosedError, DisplayError, ScreenLost):  # the agent has ended the screen
+            if os.path.exists("/tmp/.X11-unix/X0"):
+                self._close_windows(limit_s)
+
+    def _close_windows(self, limit_s):
+        found = self._clients()
+        kept = {pid for _, desktop, _, pid in found if desktop}  # the file manager draws the desktop, too
+        asked = {window.id: pid for _, desktop, window, pid in found if not desktop}
+        for _, desktop, window, _ in found:
+            if not desktop:
+                self._ask_to_close(window)
+        deadline = time.monotonic() + limit_s
+        while asked and time.monotonic() < deadline:
+            people.reap(people.KNOWN)
+            open_, running = {window.id for _, _, window, _ in self._clients()}, people.parents()
+            asked = {wid: pid for wid, pid in asked.items() if wid in open_ or (pid in running and pid not in kept)}
+            time.sleep(0.02)
+
+    def _ask_to_close(self, window):
+        from Xlib import X
+        from Xlib.protocol import event
+
+        pager = 2  # not the window's own program asks
+        asked = event.ClientMessage(
+            window=window,
+            client_type=self.x.intern_atom("_NET_CLOSE_WINDOW"),
+            data=(32, [X.CurrentTime, pager, 0, 0, 0]),
+        )
+        self.x.screen().root.send_event(asked, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+        self.x.flush()
 
     def _pixels(self):
         """The raw frame (BGRX rows), straight from the X server's memory."""
