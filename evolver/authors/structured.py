@@ -86,14 +86,14 @@ class Structured:
         guided = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
         sampler = guided if self._guided else _random_sampler(seed)
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-        standings = _standings(population)
+        found = standings(population)
         for decision in population.decisions:
-            trial = self._trial(population, decision, standings)
+            trial = self._trial(population, decision, found)
             if trial is not None:
                 study.add_trial(trial)
         return study
 
-    def _trial(self, population: Population, decision: Decision, standings: Standings) -> FrozenTrial | None:
+    def _trial(self, population: Population, decision: Decision, stands: Standings) -> FrozenTrial | None:
         from optuna.trial import TrialState, create_trial
 
         candidate = population.candidate(decision.candidate_harness)
@@ -105,7 +105,7 @@ class Structured:
         params: dict[str, Value] = {"changes": len(settings)}
         for position, (knob, value) in enumerate(settings.items()):
             params |= {f"knob_{position}": knob, f"to.{knob}": value}
-        outcome = None if decision.candidate_harness not in standings else _step(standings, candidate)
+        outcome = None if decision.candidate_harness not in stands else step_of(stands, candidate)
         return create_trial(
             state=TrialState.FAIL if outcome is None else TrialState.COMPLETE,
             params=params,
@@ -155,7 +155,7 @@ def _fail(study: Study, trial: Trial) -> None:
     study.tell(trial, state=TrialState.FAIL)
 
 
-def _standings(population: Population) -> Standings:
+def standings(population: Population) -> Standings:
     """Harness id → where it stands against the root, along the decisions; one without a look has no standing."""
     found: Standings = {} if population.root is None else {population.root.harness_id: (0.0, 0.0)}
     for decision in population.decisions:
@@ -168,8 +168,8 @@ def _standings(population: Population) -> Standings:
     return found
 
 
-def _step(standings: Standings, candidate: Candidate) -> Sequence[float] | None:
+def step_of(stands: Standings, candidate: Candidate) -> Sequence[float] | None:
     """What a candidate's edit did to its parent, which need not be the incumbent that it was measured against:
     (success lead in 0..1, log of its tokens per solved task over the parent's)."""
-    before, after = standings.get(candidate.parents[0]), standings[candidate.harness_id]
+    before, after = stands.get(candidate.parents[0]), stands[candidate.harness_id]
     return None if before is None else [after[0] - before[0], after[1] - before[1]]

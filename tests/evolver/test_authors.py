@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import pytest
 from evolver.authors.human import enter, free_name, propose, read_named
 from evolver.authors.make import make_authors
 from evolver.authors.space import KNOBS, as_changes, knobs_of, value_of
-from evolver.authors.structured import ASKS, Structured
-from evolver.config import HumanAuthor, RunConfig, StructuredAuthor
+from evolver.authors.structured import ASKS, Structured, standings, step_of
+from evolver.config import HumanAuthor, RandomAuthor, RunConfig, StructuredAuthor
 from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
 from evolver.leaks import Leaks
+from evolver.population import Population
 from evolver.protocols import Author, Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
 from evolver.store import Store
@@ -24,7 +26,7 @@ from harnesses.diff import diff
 from harnesses.edit import with_changes
 from harnesses.library import Library
 from harnesses.tree import harness_from_files, read_tree, seed_path, write_tree
-from tests.evolver.cards import a_decision, a_task
+from tests.evolver.cards import a_candidate, a_decision, a_task
 
 BETA1 = read_tree(seed_path("beta1"))
 
@@ -186,6 +188,32 @@ def test_package_toggles_join_into_one_list() -> None:
         *alpha.environment.pip,
         "openpyxl",
     ]
+
+
+def test_an_edit_is_worth_what_it_did_to_its_parent_whatever_it_was_raced_against() -> None:
+    root, kept, child, lost = (a_candidate(n, p) for n, p in (("r", ()), ("k", ("r",)), ("c", ("k",)), ("x", ("r",))))
+    decisions = [
+        a_decision("k", "r", lead=0.04),
+        a_decision("c", "r", "promote", lead=0.10),
+        a_decision("x", "c", lead=None),
+    ]
+    stands = standings(Population([root, kept, child, lost], decisions))
+    assert stands == {"r": (0.0, 0.0), "k": (0.04, pytest.approx(math.log(0.9))), "c": (0.10, stands["k"][1])}
+    assert step_of(stands, child) == [pytest.approx(0.06), 0.0]
+    assert step_of(stands, kept) == [0.04, stands["k"][1]]
+
+
+async def test_random_search_turns_the_same_knobs_and_what_was_measured_does_not_matter(tmp_path: Path) -> None:
+    ways = []
+    for sign in (1, -1):
+        bench = Bench(tmp_path / str(sign))
+        author = Structured(RandomAuthor(kind="random", n=8), bench.store, bench.library)
+        ids = []
+        while (made := await author.propose(bench.evidence())) is not None:
+            ids.append(bench.take(made, lead=sign * (0.3 if len(ids) % 2 else -0.3)).harness_id)
+            assert made.candidate.name.startswith("random-") and made.candidate.author == "random"
+        ways.append(ids)
+    assert ways[0] == ways[1] and len(set(ways[0])) == 8
 
 
 # --- people ----------------------------------------------------------------------------------------------------------
