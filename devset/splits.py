@@ -96,6 +96,11 @@ def _found(task_id: str) -> Task:
     return task
 
 
+def listed_tasks() -> list[str]:
+    """Ids of the tasks that are in a split by themselves and not as an instance of a family."""
+    return list(_table()["tasks"])
+
+
 def unseen_families() -> list[str]:
     """Names of the families that no training task comes from."""
     return [name for name, family in families().items() if family.held_out]

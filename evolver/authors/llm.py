@@ -44,6 +44,7 @@ class Draft:
     number: int
     parent: Harness
     tree: Tree
+    failed: tuple[FailedProposal, ...]
     manifest: bytes | None = None
     refused: list[tuple[str, ...]] = field(default_factory=list)
     repairs: int = 0
@@ -69,8 +70,9 @@ class LLMAuthor:
     async def propose(self, evidence: Evidence) -> Proposal | None:
         """Raises BudgetSpent when a cap leaves no room for another call, and NotReady when the model does not answer;
         what was written up to then goes on at the next start."""
+        known = len(self._lab.store.all(FailedProposal))
         while (number := self._made() + 1) <= self._config.n:
-            made = await self._proposal(number, evidence)
+            made = await self._proposal(number, evidence, self._lab.store.since(FailedProposal, known))
             if made is not None:
                 return made
         return None
@@ -80,9 +82,10 @@ class LLMAuthor:
         authors = [*(c.author for c in store.all(Candidate)), *(f.author for f in store.all(FailedProposal))]
         return authors.count(self.name)
 
-    async def _proposal(self, number: int, evidence: Evidence) -> Proposal | None:
-        """The proposal that comes out of the first attempt or of a repair; None once it has failed, on record."""
-        draft = self._draft(number, evidence)
+    async def _proposal(self, number: int, evidence: Evidence, failed: Sequence[FailedProposal]) -> Proposal | None:
+        """The proposal that comes out of the first attempt or of a repair; None once it has failed, on record. The
+        evidence does not know of those that `failed` since it was gathered."""
+        draft = self._draft(number, evidence, failed)
         for attempt in range(ROUNDS_MOST):
             if draft.repairs > self._config.max_repairs:
                 break
@@ -96,13 +99,13 @@ class LLMAuthor:
         self._lab.record(self._failure(draft))
         return None
 
-    def _draft(self, number: int, evidence: Evidence) -> Draft:
+    def _draft(self, number: int, evidence: Evidence, failed: Sequence[FailedProposal]) -> Draft:
         """The parent is the one that earlier attempts of this proposal began with, else that of the evidence."""
         prefix = _task_id(self.name, number, "")
         earlier = [r for r in self._lab.store.all(Rollout) if r.key.task_id.startswith(prefix)]
         parent = earlier[0].key.task_id.removeprefix(prefix) if earlier else evidence.parent_harness
         harness = self._lab.harness(parent)
-        return Draft(number, harness, tree_files(harness), rollouts=earlier)
+        return Draft(number, harness, tree_files(harness), tuple(failed), rollouts=earlier)
 
     async def _attempt(self, draft: Draft, attempt: int, evidence: Evidence) -> Rollout:
         """The attempt of this number that came to an end: as recorded, or run now. Our failures are tried again."""
@@ -265,6 +268,9 @@ def ask(draft: Draft, evidence: Evidence, most_chars: int) -> str:
     if evidence.files:
         listed = "\n".join(f"- {path} ({len(data):,} bytes)" for path, data in sorted(evidence.files.items()))
         parts.append(f"# Files in {EVIDENCE}\n\n{listed}")
+    if draft.failed:
+        said = "\n".join(f"- {one.why or 'no reason given'}: {one.reasons[-1]}" for one in draft.failed)
+        parts.append(f"# What failed since\n\n{said}")
     if draft.refused:
         left = [rollout for rollout in draft.rollouts if rollout.state_sha256 is not None]
         steps = [turn.summary for rollout in left for turn in rollout.turns][-STEPS_TOLD:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from devset.splits import listed_tasks
 from devset.task import Task
 from evolver.authors.claims import Known
 from evolver.authors.gate import Gate
@@ -13,6 +14,7 @@ from evolver.authors.removal import Removal
 from evolver.authors.structured import Structured
 from evolver.config import HumanAuthor, RemovalAuthor
 from evolver.config import LLMAuthor as LLMConfig
+from evolver.ground import imported_tasks
 from evolver.lab import Lab
 from evolver.leaks import Leaks
 from evolver.models.openai import OpenAIModel
@@ -20,11 +22,12 @@ from evolver.protocols import Author
 
 
 def make_authors(lab: Lab, dev: Sequence[Task], held_out: Sequence[Task]) -> list[Author]:
-    """One author for each section of the config. What a harness may not carry is taken from the tasks.
+    """One author for each section of the config. What no harness may carry is taken from the tasks of the run.
 
     Raises UsageError for a harness that is not there, an unknown knob and a missing key, before anything is spent."""
     authors: list[Author] = []
-    store, library, leaks = lab.store, lab.library, Leaks(dev, held_out)
+    store, library = lab.store, lab.library
+    leaks = Leaks(dev, [*held_out, *imported_tasks(lab.config)["test"]], listed_tasks())
     for config in store.config.authors:
         same = sum(other.name.startswith(config.kind) for other in authors) + 1
         name = config.kind if same == 1 else f"{config.kind}{same}"

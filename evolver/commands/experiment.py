@@ -108,9 +108,10 @@ def propose(
     Example:
       evolver propose runs/mine --from beta1 --tree my-harness --why "the note on sheets saves a step"
     """
-    from devset.splits import load_split
+    from devset.splits import listed_tasks
     from evolver.authors.human import propose as add
     from evolver.commands.harness import resolved
+    from evolver.ground import imported_tasks, tasks_of
     from evolver.leaks import Leaks
     from evolver.store import Store
     from harnesses.library import Library
@@ -120,7 +121,8 @@ def propose(
     if not tree.is_dir():
         raise UsageError(f"no harness at {tree}: give a directory")
     try:
-        leaks = Leaks(load_split("dev"), load_split("select"))
+        held_out = [*tasks_of(store, "select", None, "gate"), *imported_tasks(store.config)["test"]]
+        leaks = Leaks(tasks_of(store, "dev", None, "gate"), held_out, listed_tasks())
         made = add(store, library, resolved(library, parent), tree, why, leaks)
     except UsageError as error:
         raise error if str(tree) in str(error) else UsageError(f"{tree}: {error}") from None
