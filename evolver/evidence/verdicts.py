@@ -147,8 +147,8 @@ def _channel_errors(seen: Material, candidate: Candidate) -> list[float]:
     if not (candidate.parents and candidate.manifest.expected_channel_change):
         return []
     before, after = gui_shares(seen, candidate.parents[0]), gui_shares(seen, candidate.harness_id)
-    expected = candidate.manifest.expected_channel_change
-    return [abs(expected[app] - (after[app] - before[app])) for app in expected if app in before and app in after]
+    expected = candidate.manifest.expected_channel_change  # of the terminal's share, which is the rest
+    return [abs(expected[app] - (before[app] - after[app])) for app in expected if app in before and app in after]
 
 
 def _mean_or_none(values: Sequence[float]) -> float | None:

@@ -294,6 +294,20 @@ def test_propose_adds_one_candidate_and_refuses_it_twice(tmp_path: Path, capsys:
     assert code == 2 and "proposed already" in err and len(Store.open(store.path).all(Candidate)) == 4
 
 
+def test_e20_a_person_s_harness_that_carries_a_task_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = run_with_harnesses(tmp_path / "run")
+    shutil.copytree(ROOT / "harnesses" / "seeds" / "beta1", tmp_path / "mine")
+    (tmp_path / "mine" / "prompt" / "notes").mkdir()
+    (tmp_path / "mine" / "prompt" / "notes" / "bash.md").write_text("Plan.\nIn files.rename-3001, use mv.\n")
+    before = len(store.all(Candidate))
+    words = ("propose", str(store.path), "--from", "beta1", "--tree", str(tmp_path / "mine"), "--why", "knows it")
+    code, _, err = called(capsys, *words)
+    assert code == 2 and "prompt/notes/bash.md, line 2: carries the id of a task" in err
+    assert len(Store.open(store.path).all(Candidate)) == before
+
+
 def test_freeze_tags_a_harness_and_again_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run_with_harnesses(tmp_path / "run").path
     for _ in range(2):
