@@ -35,13 +35,14 @@ def neutral_edit(parent: Harness, blank_lines: int) -> Tree:
 
 
 def due(population: Population, every: int, seed: int) -> bool:
-    """Whether the next candidate is a hidden one: one in each `every` candidates, at a place drawn from the seed."""
+    """Whether the next candidate is a hidden one: one in each `every` candidates, at a place drawn from the seed, but
+    not the first, so that a run without proposals has none."""
     if every == 0:
         return False
     proposed = [candidate for candidate in population.candidates if candidate.parents]
     block, place = divmod(len(proposed), every)
     made = any(candidate.hidden_neutral for candidate in proposed[block * every :])
-    return not made and place >= Random(f"neutral|{seed}|{block}").randrange(every)
+    return not made and place >= Random(f"neutral|{seed}|{block}").randrange(min(1, every - 1), every)
 
 
 def hidden_neutral(lab: Lab) -> Proposal | None:
