@@ -340,6 +340,8 @@ async def test_a_failed_proposal_is_followed_by_the_next_one(tmp_path: Path) -> 
     assert made is not None and made.candidate.name.startswith("llm-2-")
     assert "expected a change" in record.reasons[0] and "manifest.json: missing" in record.reasons[0]
     assert made.candidate.author_tokens == 2 * 18 and record.author_tokens == 18
+    told = first_user_message(endpoint.requests[1])
+    assert "# What failed since\n\n- no reason given: harness/: expected a change" in told
 
 
 # --- the whole loop --------------------------------------------------------------------------------------------------
