@@ -15,8 +15,10 @@ from evolver.config import RaceConfig, RunConfig
 from evolver.decide import (
     Case,
     against_root,
+    cheaper_line,
     confirm_steps,
     decide,
+    least_loss,
     race_look,
     rejected_early,
     shown_by,
@@ -26,7 +28,7 @@ from evolver.decide import (
 )
 from evolver.errors import UsageError
 from evolver.intervals import Tail, bound
-from evolver.records import Decision, Scorecard
+from evolver.records import Decision, Purpose, Scorecard
 from tests.evolver.cards import Edit, a_candidate, a_card, simulated_decision
 
 RULES = RaceConfig()
@@ -333,3 +335,39 @@ def test_a_real_gain_of_15_points_is_promoted_in_most_races() -> None:
     found = verdicts(Edit(lead=0.15), runs=100, first_seed=2_000)
     assert found["promote"] >= 0.7 * 100, found
     assert found["reject"] <= 0.02 * 100, found
+
+
+# --- whether there are tasks enough ----------------------------------------------------------------------------------
+
+
+def test_the_tasks_that_not_worse_and_cheaper_takes_are_said_before_a_run() -> None:
+    rules = RaceConfig()
+    assert "CAN'T promote: on 24 dev and 16 select tasks" in cheaper_line(rules, 24, 16)
+    enough = int(cheaper_line(rules, 16, 16).rpartition("; ")[2].split()[0])
+    assert "CAN'T" in cheaper_line(rules, enough - 1, enough) and "can promote" in cheaper_line(rules, enough, enough)
+    assert least_loss(rules, 40, 40) < rules.margin < least_loss(rules, 40, 16)
+    assert "no number of tasks is enough" in cheaper_line(RaceConfig(margin=0.0), 40, 40)
+
+
+@pytest.mark.parametrize(("tasks", "verdicts"), [(20, {"keep", "inconclusive"}), (40, {"promote"})])
+def test_a_removal_that_changes_no_outcome_is_promoted_where_it_is_said_to_be_possible(
+    tasks: int, verdicts: set[str]
+) -> None:
+    rules = RaceConfig(attempts=(4,), confirm_attempts=4)
+    same, spent = "1" * (tasks // 2) + "0" * (tasks // 2), [int(1_000 * 1.01**n) for n in range(tasks)]
+
+    def cards(harness: str, share: float, purpose: Purpose) -> list[Scorecard]:
+        return [
+            a_card(harness, n, solved == "1", attempt, int(share * spent[n]), purpose)
+            for n, solved in enumerate(same)
+            for attempt in range(4)
+        ]
+
+    dev, fresh = (Arms(cards("c", 0.6, p), cards("i", 1.0, p), tasks, 4) for p in ("race", "confirm"))
+    look, found = race_look(dev, steps(rules, 4), 0, rules, 0)
+    raced = Case(a_candidate(), "i", (look,), found, dev, None, 0.0)
+    decided = decide(
+        replace(raced, confirmation=fresh, confirm_look=2) if look.verdict == "pass" else raced, rules, 0, 0.0
+    )
+    assert decided.verdict in verdicts, decided.reasons
+    assert ("can promote" in cheaper_line(rules, tasks, tasks)) == ("promote" in verdicts)
