@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -82,7 +82,7 @@ def prove(
       evolver tasks prove ../composed/pairs --backend local --oracle-runs 3
     """
     found, made = _composed_again(folder)
-    proofs = asyncio.run(_prove(made, folder, (backend, workers, oracle_runs)))
+    proofs = asyncio.run(_prove(made, folder, (backend, workers, oracle_runs), say if as_json else typer.echo))
     _write(folder, found | _figures(proofs))
     if as_json:
         show_json(found | _figures(proofs))
@@ -138,8 +138,10 @@ def _manifest(sampler: Sampler, made: Sequence[Composed], seed: int, seconds: fl
     }
 
 
-async def _prove(made: Sequence[Composed], out: Path, how: tuple[Backend, int, int]) -> list[Proof]:
-    """Prints a verdict per task as it falls; `how` is (back end, workers, replays of an oracle)."""
+async def _prove(
+    made: Sequence[Composed], out: Path, how: tuple[Backend, int, int], tell: Callable[[str], None]
+) -> list[Proof]:
+    """Tells a verdict per task as it falls; `how` is (back end, workers, replays of an oracle)."""
     from evolver.admission import read_admissions
     from evolver.composed import admission_of, prove
     from evolver.disk import append_line
@@ -157,7 +159,9 @@ async def _prove(made: Sequence[Composed], out: Path, how: tuple[Backend, int, i
                 progress.step(right=proof.admitted)
                 said = "admitted" if proof.admitted else f"quarantined: {'; '.join(proof.reasons)}"
                 seconds = sum(gate.seconds for gate in proof.gates)
-                typer.echo(f"{progress.done}/{len(made)}  {' + '.join(proof.skills)}  {seconds:.1f} s  {said}")
+                tell(
+                    f"{progress.done}/{len(made)}  {proof.task_id} ({' + '.join(proof.skills)})  {seconds:.1f} s  {said}"
+                )
     return proofs
 
 
