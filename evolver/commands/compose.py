@@ -158,10 +158,8 @@ async def _prove(
                     append_line(out / VERDICTS, verdict.model_dump_json())
                 progress.step(right=proof.admitted)
                 said = "admitted" if proof.admitted else f"quarantined: {'; '.join(proof.reasons)}"
-                seconds = sum(gate.seconds for gate in proof.gates)
-                tell(
-                    f"{progress.done}/{len(made)}  {proof.task_id} ({' + '.join(proof.skills)})  {seconds:.1f} s  {said}"
-                )
+                took, skills = sum(gate.seconds for gate in proof.gates), " + ".join(proof.skills)
+                tell(f"{progress.done}/{len(made)}  {proof.task_id} ({skills})  {took:.1f} s  {said}")
     return proofs
 
 
