@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from dashboards.queries import Run, find_runs, open_run, stamp_of
+from dashboards.logs import stamp_of
+from dashboards.queries import Run, find_runs, open_run
 from dashboards.views import Story
 from evolver.config import DemonstratorSpec
 from evolver.errors import UsageError

@@ -128,9 +128,10 @@ class Story:
         found: list[PathPoint] = []
         if self.root is not None:
             found.append(PathPoint("", self.name(self.root), "start", 0, self._success(self.root)))
-        for decision in self.population.decisions:
+        decided = self.population.decisions
+        moments = self.run.tokens_until([d.decided_at for d in decided]) if decided else []
+        for decision, spent in zip(decided, moments, strict=True):
             success = self._success(decision.candidate_harness)
-            spent = self.run.tokens_until(decision.decided_at)
             name = self.name(decision.candidate_harness)
             verdict = "neutral" if decision.candidate_id in self.population.hidden else decision.verdict
             found.append(PathPoint(decision.candidate_id, name, verdict, spent, success))
