@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from devset.task import SPLITS, Split
-from evolver.commands.talk import say
+from evolver.commands.talk import say, show_table
 from evolver.commands.tasks import ADMISSION, RUNS, Limit, find, is_task_dir, splits_of
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
     from devset.task import Task
-    from evolver.admission import Bench
+    from evolver.admission import Admission, Bench
 
 Backend = Literal["auto", "docker", "local"]
 
@@ -59,28 +59,45 @@ def admit(
         chosen = splits_of([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
         imported = []
     log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
-    held = asyncio.run(_admit(chosen, (backend, workers, frozenset(t.id for t in imported)), log))
+    verdicts = asyncio.run(_admit(chosen, (backend, workers, frozenset(t.id for t in imported)), log))
+    if len(chosen) > 1:
+        table(chosen, verdicts)
+    held = sum(not verdict.admitted for verdict in verdicts)
     say(f"{len(chosen) - held:,} of {len(chosen):,} admitted; verdicts: {log}")
     if held:
         raise typer.Exit(1)
 
 
-async def _admit(chosen: list[Task], how: tuple[Backend, int, frozenset[str]], log: Path) -> int:
-    """Prints a verdict per task as it falls and returns how many are quarantined; `how` is (back end, workers, ids of
-    imported tasks)."""
+async def _admit(chosen: list[Task], how: tuple[Backend, int, frozenset[str]], log: Path) -> list[Admission]:
+    """Prints a verdict per task as it falls and returns them all; `how` is (back end, workers, ids of imported
+    tasks)."""
     from evolver.admission import admit as admitting
 
     backend, workers, imported = how
-    held = 0
+    found: list[Admission] = []
     async with opened_bench(backend, workers, imported) as bench:
         with Progress("tasks", len(chosen)) as progress:
             async for verdict in admitting(chosen, bench, log):
-                held += not verdict.admitted
+                found.append(verdict)
                 said = "admitted" if verdict.proven else "admitted, unproven"
                 said = said if verdict.admitted else f"quarantined: {'; '.join(verdict.reasons)}"
                 progress.step(right=verdict.admitted)
                 typer.echo(f"{progress.done}/{len(chosen)}  {verdict.task_id}  {verdict.seconds:.1f} s  {said}")
-    return held
+    return found
+
+
+def table(chosen: Sequence[Task], verdicts: Sequence[Admission]) -> None:
+    """Counts per split and category; the time is a worker's, so `workers` of them pass in a second."""
+    places = {task.id: (task.split or "no split", task.category) for task in chosen}
+    rows = []
+    for split, category in sorted(set(places.values())) + [("all", "")]:
+        here = [v for v in verdicts if split == "all" or places[v.task_id] == (split, category)]
+        admitted, proven = sum(v.admitted for v in here), sum(v.proven for v in here)
+        seconds = sum(v.seconds for v in here)
+        counts = (f"{n:,}" for n in (len(here), admitted, proven, len(here) - admitted))
+        rows.append((split, category, *counts, f"{seconds:,.0f} s", f"{seconds / len(here):.1f} s"))
+    columns = ("split", "category", "tasks", "admitted", "proven", "quarantined", "time", "a task")
+    show_table("admission", columns, rows)
 
 
 @asynccontextmanager

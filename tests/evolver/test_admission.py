@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from devset.task import Choice, Criterion, GuiStep, GuiTarget, Oracle, Rubric, Task, TerminalStep, task_hash
 from evolver.admission import Admission, Bench, Controls, admit, read_admissions
+from evolver.commands.admission import table
 from evolver.errors import SandboxLost
 from evolver.executors.local import LocalExecutor
 from evolver.models.demonstrator import Demonstrator
@@ -265,3 +268,20 @@ async def test_g44_a_lost_machine_is_no_verdict_and_the_task_is_run_again(tmp_pa
     assert lost.lost and not lost.admitted
     (again,), _ = await verdicts(one, path=path)
     assert again.admitted and not again.lost
+
+
+async def test_the_table_counts_per_split_and_category(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = [
+        oracles(BOTH, split="dev"),
+        oracles(BOTH, id="right-2", split="dev", category="office"),
+        oracles(Oracle(gui=(CLICK,), terminal=(TerminalStep(summary="No.", command="true"),)), id="bad-1"),
+    ]
+    admissions, _ = await verdicts(*tasks)
+    table(tasks, admissions)
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:-4] for line in shown if line[0] in ("dev", "no", "all")] == [
+        ["dev", "office", "1", "1", "1", "0"],
+        ["dev", "os", "1", "1", "1", "0"],
+        ["no", "split", "os", "1", "0", "0", "1"],
+        ["all", "3", "2", "2", "1"],
+    ]
