@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from devset.directory import TaskError, read_task_dir
-from devset.importers import harbor, officebench, osworld
-from devset.importers.offer import MANIFEST, Offer
+from devset.importers import harbor, miniwob, officebench, osworld
+from devset.importers.offer import MANIFEST, ImportFailed, Offer
 from devset.task import Task
 from evolver.admission import read_admissions
 from evolver.errors import UsageError
 from evolver.records import Record, Unit
+from evolver.sandboxes import open_backend
 from evolver.sandboxes.recipe import DESKTOP_PACKAGES, TERMINAL_PACKAGES
 from evolver.sandboxes.rootfs import pip_layer
+from harnesses.harness import Environment
 
 EVALUATORS = "desktop-env==1.0.2"  # OSWorld's metrics; only their source is read, nothing of it runs here
+MINIWOB = "miniwob==1.1.0"  # likewise: its pages are read, and run in the sandbox
+ASKING_S = 300.0
 VERDICTS = "admissions.jsonl"
 REPOSITORY = Path(__file__).parents[1]
 
@@ -61,13 +67,37 @@ class SourceReport(Record):
     quarantine: dict[str, tuple[str, ...]]
 
 
-def offers(source: str, path: Path) -> Iterator[Offer]:
-    """What the importer of this name makes of `path`; OSWorld's evaluators are downloaded the first time."""
+def offers(source: str, path: Path | None) -> Iterator[Offer]:
+    """What the importer of this name makes of `path`. OSWorld's evaluators are downloaded the first time, and so is
+    MiniWoB++ when there is no path; only that source can do without one."""
+    if source == "miniwob":
+        return miniwob.offers(path or pip_layer((MINIWOB,), alone=True), lambda files: asyncio.run(_asked(files)))
+    if path is None:
+        raise UsageError(f"PATH is missing: where the published tasks of {source} lie")
     if source == "officebench":
         return officebench.offers(path)
     if source == "osworld":
         return osworld.offers(path, pip_layer((EVALUATORS,), alone=True) / "desktop_env/evaluators/metrics")
     return harbor.offers(path, frozenset(TERMINAL_PACKAGES + DESKTOP_PACKAGES))
+
+
+async def _asked(files: Mapping[str, bytes]) -> Mapping[str, Mapping[str, JsonValue]]:
+    """What each page says when it begins, from a browser in a sandbox: page → what it asks, and its error."""
+    sandboxes = open_backend(spares=0)
+    try:
+        sandbox = await sandboxes.open(Environment(image="terminal"), run_id="import", ttl_s=2 * ASKING_S)
+        for name, data in files.items():
+            await sandbox.write(f"/tmp/pages/{name}", data)
+        ran = await sandbox.exec(
+            f"cd /tmp/pages && python3 {miniwob.SHOW} {miniwob.ALL} headless > said; tail -c 300 said; exit",
+            timeout_s=ASKING_S,
+        )
+        lines = [json.loads(line) for line in (await sandbox.read("/tmp/pages/said")).splitlines()]
+    finally:
+        await sandboxes.aclose()
+    if not any("end" in said for said in lines):
+        raise ImportFailed(f"the browser in the sandbox did not show all pages: {ran.output}")
+    return miniwob.by_page(lines)
 
 
 def outside(folder: Path) -> Path:

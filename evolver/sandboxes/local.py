@@ -28,6 +28,7 @@ WEAKER = {
     "memory": "memory is bounded per process, not in all",
     "cpu": "no CPU bound",
     "screen": "control, screen and agent share one user: the agent can end its own screen, though not control",
+    "witness": "a task's witness shares the agent's user: it can be ended, and its memory read",
     "apt": "apt packages beyond the base need root",
 }
 _uids = itertools.count()

@@ -1,0 +1,60 @@
+"""Runs in the sandbox, as a task's witness: shows a page in a browser of its own and prints what the page says.
+
+Usage: show.py PAGE [headless]. The page's file is gone once it is loaded. Only what bears the page's secret counts; it
+is drawn here. The browser has no developer tools, no address bar, no way to save, and runs no other script.
+"""
+
+import ctypes
+import json
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+NO_DUMP = 4  # PR_SET_DUMPABLE: another process of this user can open neither the pipe nor the memory
+PLACE = "@SECRET@"
+PREFERENCES = {
+    "devtools": {"availability": 2},  # disallowed
+    "policy": {"url_blocklist": ["*"], "url_allowlist": [f"file://{Path.cwd()}/"]},
+    "printing": {"enabled": False},
+    "translate": {"enabled": False},
+    "credentials_enable_service": False,
+}
+STATE = {"select_file_dialogs": {"allowed": False}}
+FLAGS = ("--enable-logging=stderr", "--log-level=0", "--disable-extensions", "--disable-sync", "--lang=en-US")
+SHOWN = ("--kiosk", "--force-device-scale-factor=3")
+UNSEEN = ("--headless=new", "--window-size=800,600")
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(NO_DUMP, 0, 0, 0, 0)
+    here, headless = Path.cwd(), "headless" in sys.argv
+    secret = secrets.token_hex(16)
+    pages = sorted(here.glob("*.html"))
+    for page in pages:
+        page.write_text(page.read_text(encoding="utf-8").replace(PLACE, secret), encoding="utf-8")
+    for name, settings in (("Default/Preferences", PREFERENCES), ("Local State", STATE)):
+        path = here / "profile" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings), encoding="utf-8")
+    browser = subprocess.Popen(
+        ["chromium", *FLAGS, *(UNSEEN if headless else SHOWN), f"--user-data-dir={here}/profile",
+         f"{'' if headless else '--app='}file://{here / sys.argv[1]}"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    mark = f'"{secret} '.encode()
+    for line in browser.stderr or ():
+        if mark not in line:
+            continue
+        said = json.loads(line.partition(mark)[2].rpartition(b'", source: ')[0])
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+        if "asked" in said and not headless:
+            for page in pages:
+                page.unlink(missing_ok=True)
+        if "end" in said:
+            browser.terminate()
+
+
+if __name__ == "__main__":
+    main()
