@@ -112,7 +112,11 @@ def test_e02_it_holds_what_ran_and_no_other_whatever_the_verdict_was() -> None:
 
 
 def test_cells_are_component_by_failure_by_channel() -> None:
-    stops: dict[str, StopReason] = {"root-race-1-0": "step_limit", "a-race-0-0": "finished", "root-race-0-0": "finished"}
+    stops: dict[str, StopReason] = {
+        "root-race-1-0": "step_limit",
+        "a-race-0-0": "finished",
+        "root-race-0-0": "finished",
+    }
     members = found(stops)
     assert cells(members) == {
         Cell("root", "step_limit", "gui"): [members[0]],
