@@ -98,7 +98,7 @@ class TestInSandboxes:
             yield bench
 
     async def test_g04_wrong_solutions_of_every_kind_fail_and_equivalents_pass(self, bench: Bench) -> None:
-        names = ("files.move", "csv.cut", "infeasible.missing-file")
+        names = ("files.copy", "infeasible.missing-file")
         trials = [t async for t in measure([families()[name].instance(4) for name in names], bench)]
         assert {t.kind for t in trials} == {"mutant", "generic", "equivalent", "blind"}
         assert [(t.task_id, t.name, t.why) for t in trials if t.wrong or t.success is None] == []
