@@ -183,3 +183,10 @@ def test_nothing_was_run_yet(tmp_path: Path) -> None:
     list(write_offers([Offer("right-1", "a", task())], "mine", tmp_path))
     report = source_report(tmp_path)
     assert (report.not_run, report.noop_passes, report.checker_crashes) == (1, None, None)
+
+
+def test_only_a_source_that_can_be_downloaded_goes_without_a_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = called(capsys, "tasks", "import", "officebench", "--out", str(tmp_path / "out"))
+    assert code == 2 and "PATH is missing: where the published tasks of officebench lie" in err
