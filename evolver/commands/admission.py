@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from evolver.admission import Admission, Bench
 
 Backend = Literal["auto", "docker", "local"]
+AT_ONCE_S = 0.05
 
 
 def admit(
@@ -128,27 +130,27 @@ async def opened_bench(backend: Backend, workers: int, imported: frozenset[str] 
 
 
 class Progress:
-    """Tells on stderr how far something has come, with the time that is left: a bar on a terminal, else lines."""
+    """Tells on stderr how far something has come, with the time that is left: a bar on a terminal, else lines.
+
+    What comes at once, such as verdicts that a log has, is told together and says nothing about the time.
+    """
 
     def __init__(self, what: str, total: int) -> None:
         from evolver.observers.console import ConsoleObserver, talk_console
 
         self.done = self._right = 0
         self._what, self._total, self._told = what, total, ConsoleObserver(talk_console())
+        self._stepped = time.monotonic()
 
     def step(self, *, right: bool) -> None:
         self.done, self._right = self.done + 1, self._right + right
-        self._tell()
-
-    def _tell(self) -> None:
-        share = round(self._right / self.done, 3) if self.done else None
-        self._told.progress(self._what, self.done, self._total, {"success": share})
+        before, self._stepped = self._stepped, time.monotonic()
+        if self._stepped - before >= AT_ONCE_S or self.done == self._total:
+            share = round(self._right / self.done, 3)
+            self._told.progress(self._what, self.done, self._total, {"success": share})
 
     def __enter__(self) -> Progress:
-        self._tell()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._told.close()
