@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -19,7 +20,7 @@ from evolver.config import LLMAuthor as LLMConfig
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
 from evolver.models import make_model
-from evolver.protocols import Evidence, Sandboxes
+from evolver.protocols import Evidence
 from evolver.records import Candidate, Manifest
 from evolver.sandboxes import open_backend
 from evolver.store import Store
@@ -29,6 +30,7 @@ from harnesses.tree import Tree, harness_from_files, read_tree, seed_path, write
 from tests.evolver.endpoint_server import Reply, calls, chat
 
 AUTHOR = "author-model"
+KINDS = [pytest.param("docker", marks=pytest.mark.docker), "local"]
 FAMILIES = ("files.count", "text.write", "csv.sum", "files.rename")
 
 
@@ -111,10 +113,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(path: Path, settings: RunConfig, machines: Sandboxes | None = None) -> AsyncIterator[Desk]:
-    if machines is None and shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
-    machines = machines or open_backend("local", spares=0)
+async def desk(path: Path, settings: RunConfig, kind: Literal["docker", "local"] = "local") -> AsyncIterator[Desk]:
+    if kind == "local" and shutil.which("bwrap") is None:
+        pytest.skip("no bubblewrap (apt-get install bubblewrap)")
+    machines = open_backend(kind, spares=0)
     store, library = Store.create(path, settings), Library(path / "library")
     root = library.add(terminal_tree(), name="root")
     if not store.all(Candidate):

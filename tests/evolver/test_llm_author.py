@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,11 +12,12 @@ from devset.splits import load_split
 from evolver.authors.gate import Gate, Refused
 from evolver.authors.llm import SHIPPED
 from evolver.authors.make import make_authors
-from evolver.config import Cap, Caps, RunConfig
+from evolver.config import Cap, Caps, HumanAuthor, RaceConfig, RunConfig
 from evolver.errors import BudgetSpent, NotReady, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
 from evolver.leaks import Leaks
+from evolver.loop import run
 from evolver.models import make_model
 from evolver.protocols import Proposal
 from evolver.records import Candidate, Decision, FailedProposal, LedgerEntry, Rollout, Scorecard
@@ -32,6 +34,7 @@ from tests.evolver.authoring import (
     DEV,
     DONE,
     FLIPPED,
+    KINDS,
     MANIFEST,
     REMOVES_A_PACKAGE,
     config,
@@ -42,6 +45,7 @@ from tests.evolver.authoring import (
     says,
     terminal_tree,
 )
+from tests.evolver.cards import Coin, coin_lab, split_tasks
 from tests.evolver.endpoint_server import Reply, chat, serving
 from tests.evolver.test_cli import called
 
@@ -56,10 +60,13 @@ def failed(store: Store) -> FailedProposal:
 # --- what it may do --------------------------------------------------------------------------------------------------
 
 
-async def test_it_adds_a_tool_and_what_it_claims_and_costs_is_on_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_it_adds_a_tool_and_what_it_claims_and_costs_is_on_record(
+    tmp_path: Path, kind: Literal["docker", "local"]
+) -> None:
     looks = runs("cat /evidence/README.md; cat /evidence/tasks.md; ls ~/harness", ADDS_A_TOOL)
     with serving(looks, runs(says()), DONE) as endpoint:
-        async with desk(tmp_path / "run", config(endpoint.url)) as place:
+        async with desk(tmp_path / "run", config(endpoint.url), kind) as place:
             made = await place.author.propose(place.evidence("Seen: 3 of 8."))
             assert isinstance(made, Proposal)
             [rollout] = place.store.all(Rollout)
@@ -114,14 +121,17 @@ async def test_calls_as_text_work_like_native_ones(tmp_path: Path) -> None:
     assert rollout.loaded_harness_id == harness_from_files(xml).id and "tools" not in endpoint.requests[0]
 
 
-async def test_e39_every_byte_and_mode_of_the_folder_is_the_proposal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_e39_every_byte_and_mode_of_the_folder_is_the_proposal(
+    tmp_path: Path, kind: Literal["docker", "local"]
+) -> None:
     odd = (
         "cd ~/harness && mkdir -p files/.hidden && git init -q . && echo '*' > files/.gitignore && : > files/empty &&"
         " printf '\\000\\377' > files/.hidden/bytes && printf '#!/bin/sh\\n' > files/plain.sh && printf x > files/run"
         " && chmod 755 files/run"
     )
     with serving(runs(odd, says()), DONE) as endpoint:
-        async with desk(tmp_path / "run", config(endpoint.url)) as place:
+        async with desk(tmp_path / "run", config(endpoint.url), kind) as place:
             made = await place.author.propose(place.evidence())
             assert made is not None
             place.lab.library.add(made.tree, name="odd", parents=made.candidate.parents)
@@ -342,6 +352,16 @@ async def test_a_failed_proposal_is_followed_by_the_next_one(tmp_path: Path) -> 
     assert made.candidate.author_tokens == 2 * 18 and record.author_tokens == 18
     told = first_user_message(endpoint.requests[1])
     assert "# What failed since\n\n- no reason given: harness/: expected a change" in told
+
+
+async def test_e35_a_spent_cap_of_the_author_ends_the_run_by_name_after_what_waits_was_raced(tmp_path: Path) -> None:
+    plain = config("http://127.0.0.1:9/v1", caps=Caps(author=Cap(rollouts=0)), root="alpha", min_proposals=0)
+    people = HumanAuthor(kind="human", harness="beta1", why="a shell")
+    both = plain.model_copy(update={"authors": (people, *plain.authors), "race": RaceConfig(attempts=(1,))})
+    lab = coin_lab(tmp_path / "run", both, Coin(lambda request: (0.5, 400)))
+    end = await run(lab, tasks=split_tasks)
+    assert end.reason == "budget" and "caps.author.rollouts = 0 is spent" in end.detail
+    assert len(lab.store.all(Decision)) == 1
 
 
 # --- the whole loop --------------------------------------------------------------------------------------------------
