@@ -12,7 +12,7 @@ from devset.splits import load_split
 from evolver.authors.gate import Gate, Refused
 from evolver.authors.llm import SHIPPED
 from evolver.authors.make import make_authors
-from evolver.config import Cap, Caps, HumanAuthor, RaceConfig, RunConfig
+from evolver.config import Cap, Caps, DistilConfig, HumanAuthor, RaceConfig, RunConfig
 from evolver.errors import BudgetSpent, NotReady, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
@@ -357,8 +357,12 @@ async def test_a_failed_proposal_is_followed_by_the_next_one(tmp_path: Path) -> 
 async def test_e35_a_spent_cap_of_the_author_ends_the_run_by_name_after_what_waits_was_raced(tmp_path: Path) -> None:
     plain = config("http://127.0.0.1:9/v1", caps=Caps(author=Cap(rollouts=0)), root="alpha", min_proposals=0)
     people = HumanAuthor(kind="human", harness="beta1", why="a shell")
-    both = plain.model_copy(update={"authors": (people, *plain.authors), "race": RaceConfig(attempts=(1,))})
-    lab = coin_lab(tmp_path / "run", both, Coin(lambda request: (0.5, 400)))
+    changes = {
+        "authors": (people, *plain.authors),
+        "race": RaceConfig(attempts=(1,)),
+        "distil": DistilConfig(max_promotions=0),
+    }
+    lab = coin_lab(tmp_path / "run", plain.model_copy(update=changes), Coin(lambda request: (0.5, 400)))
     end = await run(lab, tasks=split_tasks)
     assert end.reason == "budget" and "caps.author.rollouts = 0 is spent" in end.detail
     assert len(lab.store.all(Decision)) == 1

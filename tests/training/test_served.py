@@ -16,20 +16,23 @@ from pathlib import Path
 import pytest
 
 from devset.splits import load_split
+from evolver.authors.llm import SHIPPED
+from evolver.authors.make import make_authors
 from evolver.chat import bytes_of
-from evolver.config import OpenAISpec, RunConfig
+from evolver.config import DemonstratorSpec, LLMAuthor, OpenAISpec, RunConfig
 from evolver.errors import NotReady, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.graders.program import ProgramGrader
 from evolver.lab import Attempt, Lab
 from evolver.models import make_model
-from evolver.records import LedgerEntry, Rollout, Scorecard
+from evolver.protocols import Evidence
+from evolver.records import FailedProposal, LedgerEntry, Rollout, Scorecard
 from evolver.sandboxes import open_backend
 from evolver.sent import bodies
 from evolver.store import Store
 from harnesses.edit import with_changes
 from harnesses.library import Library
-from harnesses.tree import read_tree, seed_path
+from harnesses.tree import harness_from_files, read_tree, seed_path, write_tree
 from training.checkpoints import base_checkpoint
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.desktop]
@@ -117,3 +120,35 @@ async def test_a_served_language_model_drives_an_attempt_and_every_call_is_on_re
     assert [c.rollout_id for c in store.all(Scorecard)] == [rollout.id]
     sent = bodies(store.blob(rollout.requests_sha256 or ""))
     assert len(sent) == 2 and all(b'"stream"' not in bytes_of(body, store.blob) for body in sent)
+
+
+async def test_a_small_model_authors_nothing_and_that_is_on_record_with_what_it_took(
+    served: tuple[str, str], tmp_path: Path
+) -> None:
+    url, name = served
+    spec = OpenAISpec(kind="openai", model=name, base_url=url, timeout_s=60, image_tokens="qwen2")
+    short = {"max_steps": 2, "protocol": "xml", "sampling.max_tokens": 16, "window_tokens": 8_192}
+    changes = {f"scaffold.{field}": value for field, value in short.items()}
+    write_tree(harness_from_files(with_changes(read_tree(SHIPPED), changes)), tmp_path / "author")
+    author = LLMAuthor(kind="llm", model=spec, max_repairs=1, harness=str(tmp_path / "author"))
+    store = Store.create(tmp_path / "run", RunConfig(authors=(author,), allow_unpriced=True))
+    library = Library(store.path / "library")
+    root = library.add_seed("beta1")
+    try:
+        machines = open_backend(spares=0)
+    except NotReady as error:
+        pytest.skip(str(error))
+    try:
+        lab = Lab(store, library, machines, [], make_model(DemonstratorSpec()), LocalExecutor(1))
+        [model] = make_authors(lab, load_split("dev", 1), [])
+        assert await model.propose(Evidence(root, 0, "One task of three is solved.", {})) is None
+    finally:
+        await machines.aclose()
+    [failed] = store.all(FailedProposal)
+    first, second = store.all(Rollout)
+    assert failed.rollout_ids == (first.id, second.id) and len(failed.reasons) == 2 and failed.parent == root
+    assert "expected a change" in failed.reasons[0] and "manifest.json: missing" in failed.reasons[0]
+    assert (
+        failed.author_tokens == sum(turn.completion.usage.total or 0 for r in (first, second) for turn in r.turns) > 100
+    )
+    assert failed.author_cost_usd is None and {e.role for e in store.all(LedgerEntry)} == {"author"}
