@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -11,14 +13,15 @@ import pytest
 
 from devset.checks.miniwob import verdict
 from devset.task import Task
-from evolver.imports import offers
+from evolver.imports import MINIWOB, offers
 from evolver.protocols import Act, Sandbox, Sandboxes
 from evolver.rollout import set_up
-from evolver.sandboxes import open_backend
+from evolver.sandboxes import open_backend, recipe
 from harnesses.harness import Environment
 from harnesses.tree import read_tree, seed_path
 from tests.devset.small_miniwob import package
 from tests.sandboxes.conftest import KINDS, available
+from tests.sandboxes.desk import at, element
 
 pytestmark = [pytest.mark.desktop, pytest.mark.browser]
 RIGHT, WRONG, ECHO = (450, 225), (450, 405), (450, 585)  # three pixels of the screen are one of the page
@@ -90,5 +93,53 @@ async def test_s43_g17_there_is_no_other_way_to_a_reward(kind: str, task: Task, 
         await box.screenshot(settle_s=3)
         await click(box, RIGHT)
         assert await graded(box, task, tmp_path) == (0.0, "the page gave -1")
+    finally:
+        await backend.aclose()
+
+
+SOLVED = ("click-button", "enter-text", "login-user")
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Task]:
+    """A few tasks of the package itself, where an import has downloaded it."""
+    site = recipe.cache_dir() / "pip" / recipe.digest_of(MINIWOB, "alone")
+    if not site.is_dir():
+        pytest.skip(f"{MINIWOB} is not downloaded (evolver tasks import miniwob --out DIR)")
+    html = tmp_path_factory.mktemp("published") / "html"
+    for folder in ("core", "common"):
+        shutil.copytree(site / "miniwob/html" / folder, html / folder)
+    (html / "miniwob").mkdir()
+    for name in SOLVED:
+        shutil.copy(site / f"miniwob/html/miniwob/{name}.html", html / "miniwob")
+    return {offer.id: offer.task for offer in offers("miniwob", html) if offer.task is not None}
+
+
+async def solve(box: Sandbox, task: Task) -> None:
+    """Plays a person who reads what the page asks, and the names of what is on the screen."""
+    words = re.findall(r'"([^"]+)"', task.instruction)
+    if task.id.endswith("click-button"):
+        await box.act(at("left_click", await element(box, words[0], "push button")))
+        return
+    fields = sorted((e for e in await box.elements() if e.role in ("entry", "password text")), key=lambda e: e.y)
+    assert len(fields) == len(words)
+    for field, word in zip(fields, words, strict=True):
+        await box.act(at("left_click", field))
+        await box.act(Act("type", text=word))
+    last = "Login" if task.id.endswith("login-user") else "Submit"
+    await box.act(at("left_click", await element(box, last, "push button")))
+
+
+@pytest.mark.parametrize("name", SOLVED)
+async def test_published_pages_reward_who_does_what_they_ask(
+    name: str, published: dict[str, Task], tmp_path: Path
+) -> None:
+    backend = open_backend(available("local"), spares=0)
+    try:
+        task = published[f"miniwob-{name}"]
+        box = await opened(backend, task)
+        await solve(box, task)
+        await box.screenshot(settle_s=3)
+        assert await graded(box, task, tmp_path) == (1.0, "the page gave 1")
     finally:
         await backend.aclose()
