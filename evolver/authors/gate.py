@@ -16,6 +16,7 @@ from harnesses.library import Library
 from harnesses.tree import HarnessError, harness_from_files
 
 MOST_LEAKS = 8
+GROWTH = 2  # times the parent's memory, processes and disk; each edit may double them, and a race lies between two
 
 
 class Refused(Exception):
@@ -38,7 +39,7 @@ def refuse_leaks(leaks: Leaks, parent: Harness, tree: Mapping[str, bytes]) -> No
 
 @dataclass(frozen=True)
 class Gate:
-    """Refuses what is no harness, changes nothing, is known, carries a task, or asks for a machine that can't be."""
+    """Refuses what is no harness, changes nothing, is known, carries a task, reaches out, or can't be built."""
 
     store: Store
     library: Library
@@ -55,6 +56,7 @@ class Gate:
             raise Refused(["harness/: expected a change, got the parent's tree byte for byte"])
         self._refuse_known(harness)
         refuse_leaks(self.leaks, parent, tree)
+        _refuse_reach(parent, harness)
         return harness
 
     async def buildable(self, harness: Harness) -> None:
@@ -73,6 +75,23 @@ class Gate:
                 verdict = "the root" if not known.parents else decision.verdict if decision else "waits for its race"
                 how = "is byte for byte" if same else "differs in nothing but comments, spaces or order from"
                 raise Refused([f"harness/: it {how} {known.name} ({known.harness_id[:12]}: {verdict}), known already"])
+
+
+def _refuse_reach(parent: Harness, harness: Harness) -> None:
+    """A model that reads what strangers wrote opens no way out of the sandbox, and takes over no machine."""
+    old, new = parent.environment, harness.environment
+    reasons = [
+        f"environment.toml: allowlist: {host!r} is not the parent's; only people open the network"
+        for host in new.allowlist
+        if host not in old.allowlist
+    ]
+    for name in ("memory_mb", "pids", "disk_mb"):
+        most, wanted = GROWTH * getattr(old.limits, name), getattr(new.limits, name)
+        if wanted > most:
+            bound = f"at most {most:,} ({GROWTH} times the parent's)"
+            reasons.append(f"environment.toml: limits.{name}: expected {bound}, got {wanted:,}")
+    if reasons:
+        raise Refused(reasons)
 
 
 def _meaning(harness: Harness) -> Harness:

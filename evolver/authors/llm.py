@@ -63,6 +63,7 @@ class LLMAuthor:
         """Raises UsageError for an authoring harness that is not there, or that has no terminal."""
         self.name = name
         self._config, self._lab, self._gate, self._known, self._model = config, lab, gate, known, model
+        self._patience_s = config.model.timeout_s + config.model.retry_for_s  # of one call
         self._harness = read_named(config.harness or str(SHIPPED))
         if "terminal" not in self._harness.channels:
             raise UsageError(f"authors.harness {config.harness!r}: expected a bash or program tool, as it edits files")
@@ -148,7 +149,7 @@ class LLMAuthor:
             model=self._model,
             run_id=lab.store.run_id,
             retry_of=retry_of,
-            ttl_s=lab.config.sandbox.ttl_s,
+            ttl_s=lab.config.sandbox.ttl_s + harness.scaffold.max_steps * self._patience_s,
             keys=lab.keys,
             evidence={"README.md": evidence.summary.encode(), **evidence.files},
             goes_on=self._affords,

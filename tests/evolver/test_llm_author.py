@@ -236,6 +236,20 @@ async def test_e09_a_known_tree_costs_no_attempt_of_the_teacher(tmp_path: Path) 
     assert "differs in nothing but comments, spaces or order from root" in reasons[1]
 
 
+async def test_it_opens_no_network_and_takes_over_no_machine(tmp_path: Path) -> None:
+    store, library = Store.create(tmp_path / "run", RunConfig()), Library(tmp_path / "run" / "library")
+    gate, parent = Gate(store, library, FakeSandboxes(), Leaks([])), harness_from_files(terminal_tree())
+    wide = {"environment.network": "allowlist", "environment.allowlist": ["example.org"]}
+    with pytest.raises(Refused, match=r"allowlist: 'example.org' is not the parent's; only people open the network"):
+        gate.checked(parent, with_changes(parent, wide))
+    for field, most in (("memory_mb", 4_096), ("pids", 1_024), ("disk_mb", 1_024)):
+        assert gate.checked(parent, with_changes(parent, {f"environment.limits.{field}": most}))
+        with pytest.raises(Refused, match=f"limits.{field}: expected at most {most:,}"):
+            gate.checked(parent, with_changes(parent, {f"environment.limits.{field}": most + 1}))
+    opened = harness_from_files(with_changes(parent, wide))
+    assert gate.checked(opened, with_changes(opened, {"scaffold.max_steps": 9}))
+
+
 async def test_a_machine_that_can_t_be_built_goes_back_to_the_author(tmp_path: Path) -> None:
     class NoSuchPackage(FakeSandboxes):
         async def prepare(self, environment: Environment) -> str:
