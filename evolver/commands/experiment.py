@@ -81,7 +81,7 @@ def run(
       kind = "structured"  Optuna over knobs: n, space
       kind = "random"      the same knobs at random, the baseline: n, space
       kind = "removal"     each component of the incumbent taken away once: n
-      kind = "llm"         a language model edits the harness in a sandbox: model, n
+      kind = "llm"         a language model edits the harness in a sandbox: model, n (docs/authors.md)
 
     \b
     Examples:
