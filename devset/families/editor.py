@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from shlex import quote
 
 from devset.families import draw, gui
 from devset.families.skill import Binding, Family, Post, Slot, check, steps
@@ -71,11 +72,15 @@ def _unsaved(rng: Random) -> Binding:
         ),
         mutants={
             "the new line only": f"echo '{line}' > {here}",
-            "other reference": f"sed -i 's/{secret}/{draw.code(rng)}/' {here}; echo '{line}' >> {here}",
-            "nothing added": f"touch {here}",
+            "other reference": _written([*before[:-1], f"Reference {draw.code(rng)}", line], here),
+            "nothing added": _written(before, here),
         },
-        equivalents={"what the editor saves": f"printf '%s' '{line}' >> {here}"},
+        equivalents={"what the editor saves": _written([*before, line], here)},  # the file itself is gone by then
     )
+
+
+def _written(lines: list[str], path: str) -> str:
+    return f"printf '%s\\n' {' '.join(map(quote, lines))} > {path}"
 
 
 NAME, TEXT = Slot("name"), Slot("text")
