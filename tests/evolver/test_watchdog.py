@@ -60,6 +60,6 @@ def test_progress_and_an_orderly_end_keep_it_quiet(tmp_path: Path) -> None:
 
 
 def test_the_bound_is_longer_than_a_rollout_can_take() -> None:
-    with pytest.raises(ValueError, match="must be more than sandbox.ttl_s, 1800"):
+    with pytest.raises(ValueError, match=r"must be more than sandbox\.ttl_s, 1800"):
         RunConfig(stalled_s=600)
     assert RunConfig(stalled_s=600, sandbox=SandboxConfig(ttl_s=300)).stalled_s == 600
