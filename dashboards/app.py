@@ -12,6 +12,8 @@ FOLDER = Path(__file__).parent / "pages"
 PAGES = (
     ("overview", "Overview", ":material/flag:"),
     ("lineage", "Lineage", ":material/account_tree:"),
+    ("compare", "Compare", ":material/compare_arrows:"),
+    ("frontier", "Frontier", ":material/stairs:"),
     ("channels", "Channels", ":material/mouse:"),
     ("gap", "Gap", ":material/trending_down:"),
     ("rollouts", "Rollouts", ":material/list:"),

@@ -8,7 +8,8 @@ from itertools import accumulate
 import plotly.graph_objects as go
 
 from dashboards import theme, words
-from dashboards.views import Node, PathPoint
+from dashboards.tree import Node
+from dashboards.views import PathPoint
 from evolver.records import Interval, Turn
 
 MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
@@ -73,8 +74,9 @@ def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
     return figure
 
 
-def tree(nodes: Sequence[Node], chosen: str | None) -> go.Figure:
-    """The lineage: generation to the right, verdict as shape and colour, the incumbent's path thick."""
+def tree(nodes: Sequence[Node], chosen: str | None, flags: Mapping[str, str]) -> go.Figure:
+    """The lineage: generation to the right, verdict as shape and colour, the incumbent's path thick. `flags` maps node
+    id → stages and names as a frozen harness, which stand above it."""
     figure = go.Figure()
     at = {n.id: n for n in nodes}
     for thick in (False, True):
@@ -87,11 +89,7 @@ def tree(nodes: Sequence[Node], chosen: str | None) -> go.Figure:
                     ys += [parent.y, node.y, None]
         line = {"width": 6, "color": theme.BLUE} if thick else {"width": 1.5, "color": theme.GREY}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", showlegend=False)
-    if chosen in at:
-        ring = {"symbol": "circle-open", "size": 26, "color": theme.GREY, "line": {"width": 2}}
-        figure.add_scatter(
-            x=[at[chosen].x], y=[at[chosen].y], mode="markers", marker=ring, hoverinfo="skip", showlegend=False
-        )
+    _stand_out(figure, at, chosen, flags)
     for verdict, mark in theme.VERDICTS.items():
         some = [n for n in nodes if n.verdict == verdict]
         if some:
@@ -120,6 +118,23 @@ def tree(nodes: Sequence[Node], chosen: str | None) -> go.Figure:
         height=height, margin=MARGIN, legend={"orientation": "h", "y": 1.1, "x": 0}, clickmode="event+select"
     )
     return figure
+
+
+def _stand_out(figure: go.Figure, at: Mapping[str, Node], chosen: str | None, flags: Mapping[str, str]) -> None:
+    """A ring round the chosen node, and a frame with its words round each node that has a stage or is frozen."""
+    flagged = [at[key] for key in flags if key in at]
+    looks: tuple[tuple[list[Node], dict[str, object], list[str]], ...] = (
+        ([at[chosen]] if chosen in at else [], {"symbol": "circle-open", "size": 26, "color": theme.GREY}, [""]),
+        (flagged, {"symbol": "square-open", "size": 24, "color": theme.GREEN}, [flags[n.id] for n in flagged]),
+    )
+    for some, marker, text in looks:
+        if some:
+            figure.add_scatter(
+                x=[n.x for n in some], y=[n.y for n in some], mode="markers+text",
+                marker=marker | {"line": {"width": 2}},
+                text=[f"⚑ {line}<br>" if line else "" for line in text], textposition="top center", hoverinfo="skip",
+                textfont={"color": theme.GREEN}, showlegend=False,
+            )  # fmt: skip
 
 
 def channel_dots(

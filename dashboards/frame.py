@@ -14,9 +14,11 @@ from dashboards.views import Story
 from evolver.config import DemonstratorSpec
 from evolver.errors import UsageError
 from evolver.report import teacher_line
+from evolver.tables import Table
 
 RUNS_DIR = "EVOLVER_RUNS_DIR"
 REFRESH_S = "5s"
+LONGEST_TEXT = 20_000
 PAGE_STYLE = ".stMainBlockContainer {padding-top: 4rem}"  # Streamlit leaves 6 rem above the first line
 
 
@@ -32,8 +34,35 @@ def zone() -> str | None:
 
 def link(page: str, **address: str) -> str:
     """The address of another page about the same run."""
-    run: Run = st.session_state["shown_run"]
+    return link_in(st.session_state["shown_run"], page, **address)
+
+
+def link_in(run: Run, page: str, **address: str) -> str:
+    """The address of another page about a run that need not be the one shown."""
     return f"{page}?{urlencode({'run': run.path.name, **address} if st.session_state['several_runs'] else address)}"
+
+
+def other_runs() -> list[Path]:
+    """The runs beside the one that is shown, the newest first."""
+    shown: Run = st.session_state["shown_run"]
+    return [path for path in find_runs(_root()) if path != shown.path]
+
+
+def story_of(name: str) -> Story | None:
+    """Another run of the folder by its name; None (and a word why) when it can't be opened."""
+    path = next((path for path in other_runs() if path.name == name), None)
+    if path is None:
+        st.warning(f"No run `{name[:80]}` here.")
+        return None
+    try:
+        return Story(open_run(path))
+    except UsageError as error:
+        st.error(str(error))
+        return None
+
+
+def _root() -> Path:
+    return Path(os.environ.get(RUNS_DIR, "runs"))
 
 
 def link_column(title: str, key: str) -> object:
@@ -41,10 +70,30 @@ def link_column(title: str, key: str) -> object:
     return st.column_config.LinkColumn(title, display_text=rf"[?&]{key}=([^&]+)", pinned=True)
 
 
+def long_text(text: str, name: str, language: str | None = None) -> None:
+    """A text as it is; of a very long one the beginning, and a button that gets all of it."""
+    st.code(text[:LONGEST_TEXT], language=language, wrap_lines=True)
+    if len(text) > LONGEST_TEXT:
+        st.download_button(
+            f"first {LONGEST_TEXT:,} of {len(text):,} characters shown · download all",
+            text,
+            f"{name}.txt",
+            key=f"all {name}",
+        )
+
+
+def words_table(table: Table) -> None:
+    """A table of the report, when it has rows."""
+    if table.rows:
+        st.subheader(table.title, anchor=False)
+        st.dataframe([dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True)
+        st.caption(" ".join((table.caption, *table.notes)))
+
+
 def bar() -> bool:
     """Draws the bar and chooses the run. False when there is nothing to show (and says what to do)."""
     st.html(f"<style>{PAGE_STYLE}</style>")
-    root = Path(os.environ.get(RUNS_DIR, "runs"))
+    root = _root()
     runs = find_runs(root)
     if not runs:
         _empty(root)

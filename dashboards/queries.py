@@ -32,6 +32,14 @@ asked as (select t, row_number() over () as n from (select unnest(?::double[]) a
 select coalesce(max(s.tokens), 0) from asked a asof left join spent s on s."at" <= a.t group by a.n order by a.n
 """
 
+_PLAYED = """
+select a.k, count(r.id), coalesce(sum(r.tokens), 0),
+       count(r.id) filter (where r.tokens is null and r.outcome != 'not graded')
+from (select unnest(?::varchar[]) as k, unnest(?::varchar[]) as h, unnest(?::double[]) as t) a
+left join attempts r on r.harness_id = a.h and r.started_at <= a.t and r.purpose in ('race', 'confirm')
+group by a.k
+"""
+
 
 @dataclass(frozen=True)
 class AttemptRow:
@@ -74,6 +82,15 @@ class Spent:
     unknown_tokens: int
     cost_usd: float
     unknown_cost: int
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one candidate's attempts came to: how many, their known tokens, how many graded ones are of unknown size."""
+
+    rollouts: int
+    tokens: int
+    unknown: int
 
 
 @dataclass(frozen=True)
@@ -170,6 +187,11 @@ class Run:
         """Known tokens of all roles up to each moment (seconds since 1970)."""
         rows = self._query(_UNTIL, [list(moments)])
         return [int(str(row[0])) for row in rows]
+
+    def played(self, asked: Sequence[tuple[str, str, float]]) -> dict[str, Played]:
+        """For (key, harness id, moment): the attempts at dev and select of that harness up to then, by key."""
+        rows = self._query(_PLAYED, [list(column) for column in zip(*asked, strict=True)]) if asked else []
+        return {str(row[0]): Played(*(int(str(v)) for v in row[1:])) for row in rows}
 
     def library_names(self) -> dict[str, str]:
         """Harness id → name, from the run's library; empty when there is none yet."""

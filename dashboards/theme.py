@@ -9,6 +9,7 @@ LIGHT_PAGE, DARK_PAGE = "#ffffff", "#0e1117"
 HALO = "#ffffff"
 
 VERDICTS = {**marks.VERDICTS, "missing": Mark(GREY, "cross-open", "＋", "not in this run")}
+VERDICTS["folded"] = Mark(GREY, "triangle-down-open", "▽", "closed branches, folded")
 CHANNELS = {
     "gui": Mark(BLUE, "circle", "●", "gui"),
     "terminal": Mark(GREEN, "square", "■", "terminal"),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from dashboards import words
-from dashboards.queries import Run
+from dashboards.queries import Played, Run
+from dashboards.tree import Node, folded, layout
+from evolver.evidence.verdicts import Foretold, borne_out
 from evolver.intervals import nothing, wilson
-from evolver.population import Population, standing
-from evolver.records import Candidate, ChannelRow, Decision, Distillation, Evaluation, Interval
+from evolver.population import Population, final_cards, per_task, success_value
+from evolver.records import Candidate, ChannelRow, Decision, Distillation, Evaluation, Interval, Purpose, Stage
 from evolver.report import SHOWN_FIRST, effect_of
+from evolver.stages import TAG
+
+RACE: tuple[str, Purpose] = ("dev", "race")
 
 
 def unique_labels(names: Mapping[str, str]) -> dict[str, str]:
@@ -30,19 +35,6 @@ class PathPoint:
     verdict: str
     tokens: int
     success: Interval
-
-
-@dataclass(frozen=True)
-class Node:
-    """One harness of the lineage tree; `x` is its generation, `y` its lane. `parents` are node ids."""
-
-    id: str
-    name: str
-    verdict: str
-    parents: tuple[str, ...]
-    x: int
-    y: float
-    on_path: bool
 
 
 @dataclass(frozen=True)
@@ -133,9 +125,55 @@ class Story:
         for decision, spent in zip(decided, moments, strict=True):
             success = self._success(decision.candidate_harness)
             name = self.name(decision.candidate_harness)
-            verdict = "neutral" if decision.candidate_id in self.population.hidden else decision.verdict
-            found.append(PathPoint(decision.candidate_id, name, verdict, spent, success))
+            found.append(PathPoint(decision.candidate_id, name, self.verdict(decision), spent, success))
         return found
+
+    def verdict(self, decision: Decision) -> str:
+        """The word that a decision is shown under: one on an edit that can't matter stands for nothing else."""
+        return "neutral" if decision.candidate_id in self.population.hidden else decision.verdict
+
+    @cached_property
+    def stages(self) -> dict[str, list[Stage]]:
+        """Harness id → the named steps at which the lineage stood on it."""
+        found: dict[str, list[Stage]] = {}
+        for stage in self.run.all(Stage):
+            found.setdefault(stage.harness_id, []).append(stage)
+        return found
+
+    def tags(self, harness_id: str) -> list[str]:
+        """What a harness is called beside its name: the stages that stand on it, the names it is frozen under."""
+        stages = [
+            f"stage {s.name}" + (f" (teacher {s.teacher})" if s.kind == "teacher" else "")
+            for s in self.stages.get(harness_id, ())
+        ]
+        named = {f"{TAG}{s.name}" for s in self.stages.get(harness_id, ())}
+        return stages + [f"frozen as {tag}" for tag in self.run.frozen().get(harness_id, ()) if tag not in named]
+
+    def attempts_before(self) -> dict[str, Played]:
+        """Candidate id → what its own attempts at dev and select took before its verdict."""
+        until = {c.id: float("inf") for c in self.population.candidates}
+        until |= {d.candidate_id: d.decided_at for d in self.population.decisions}
+        return self.run.played([(c.id, c.harness_id, until[c.id]) for c in self.population.candidates])
+
+    def predictions(self, candidate: Candidate) -> list[Foretold]:
+        """What the candidate's author foretold of dev tasks that both it and its parent were scored on."""
+        if not candidate.parents:
+            return []
+        parent = self.parent_harness(candidate.parents[0])
+        teachers = [m for split, purpose, m in self.run.kinds(candidate.harness_id) if (split, purpose) == RACE]
+        if not teachers:
+            return []
+        decision = self.population.decision_of.get(candidate.id)
+        teacher = decision.teacher if decision and decision.teacher in teachers else teachers[-1]
+        before, after = (
+            per_task(final_cards(self.run.cards(h, (*RACE, teacher))), success_value)
+            for h in (parent, candidate.harness_id)
+        )
+        return borne_out(candidate.manifest, {t: after[t] - before[t] for t in before.keys() & after.keys()})
+
+    def parent_harness(self, parent: str) -> str:
+        """The harness id of a parent, which old records name by its candidate's id."""
+        return next((c.harness_id for c in self.population.candidates if c.id == parent), parent)
 
     def _success(self, harness_id: str) -> Interval:
         made = self.evaluation(harness_id, "race")
@@ -151,68 +189,5 @@ class Story:
         return wilson(terminal, terminal + sum(r.gui_calls for r in rows), "calls")
 
     def nodes(self) -> list[Node]:
-        """The lineage as a tree: every proposed harness stays in it whatever became of it."""
-        return layout(self.population, set(self.population.lineage))
-
-
-def verdict_of(candidate: Candidate, decisions: Mapping[str, Decision]) -> str:
-    return standing(candidate, decisions.get(candidate.id))
-
-
-def layout(population: Population, on_path: set[str]) -> list[Node]:
-    """Places: generation → x; leaves get lanes in the order of writing, a parent sits amid its children."""
-    candidates = list(population.candidates)
-    first = {c.harness_id: c.id for c in reversed(candidates)}
-    ids = {c.id for c in candidates}
-    parents: dict[str, tuple[str, ...]] = {}
-    missing: dict[str, str] = {}
-    for c in candidates:
-        found = []
-        for parent in c.parents:
-            node = parent if parent in ids else first.get(parent)
-            if node is None:
-                node = f"missing:{parent}"
-                missing[node] = parent
-            found.append(node)
-        parents[c.id] = tuple(p for p in found if p != c.id)
-    order = [*missing, *(c.id for c in candidates)]
-    depth = _depths(order, parents)
-    lanes = _lanes(order, parents, depth)
-    nodes = [
-        Node(n, f"{words.short(h)}, not in this run", "missing", (), 0, lanes[n], False) for n, h in missing.items()
-    ]
-    for c in candidates:
-        verdict = verdict_of(c, population.decision_of)
-        leads = c.harness_id in on_path and first[c.harness_id] == c.id
-        nodes.append(Node(c.id, c.name, verdict, parents[c.id], depth[c.id], lanes[c.id], leads))
-    return nodes
-
-
-def _depths(order: Sequence[str], parents: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
-    """A parent is written before its child, so one pass is enough; a parent that comes later counts as generation 0."""
-    depth: dict[str, int] = {}
-    for node in order:
-        depth[node] = 1 + max((depth.get(p, 0) for p in parents.get(node, ())), default=-1)
-    return depth
-
-
-def _lanes(order: Sequence[str], parents: Mapping[str, tuple[str, ...]], depth: Mapping[str, int]) -> dict[str, float]:
-    children: dict[str, list[str]] = {node: [] for node in order}
-    for node in order:
-        for parent in parents.get(node, ())[:1]:
-            children[parent].append(node)
-    lanes: dict[str, float] = {}
-    free = 0.0
-    stack = [node for node in reversed(order) if not parents.get(node)]
-    walked: list[str] = []
-    while stack:
-        node = stack.pop()
-        walked.append(node)
-        stack.extend(reversed(children[node]))
-        if not children[node]:
-            lanes[node], free = free, free + 1
-    for node in reversed(walked):
-        if children[node]:
-            inner = [lanes[c] for c in children[node]]
-            lanes[node] = sum(inner) / len(inner)
-    return {node: lanes.get(node, free) for node in order}
+        """The lineage as a tree: every proposed harness stays in it whatever became of it, in a large one folded."""
+        return folded(layout(self.population, set(self.population.lineage)))

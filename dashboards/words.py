@@ -36,6 +36,10 @@ def _reasoned(interval: Interval | None, say: Callable[[Interval], str]) -> str:
     return f"{say(interval)} ({interval.method})" if lacking else say(interval)
 
 
+def p_value(value: float) -> str:
+    return f"p = {value:.4f}" if value >= 0.0001 else "p < 0.0001"
+
+
 def share(value: float | None) -> str:
     return UNKNOWN if value is None else f"{100 * value:.1f} %"
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import streamlit as st
 
-from dashboards import charts, frame, theme, words
-from dashboards.views import Story, verdict_of
+from dashboards import charts, frame, node, theme, words
+from dashboards.views import Story
 from evolver.phrasing import UNKNOWN, count, dollars
-from evolver.records import Candidate, Decision
+from evolver.population import standing
+from evolver.records import Candidate, FailedProposal
 from evolver.report import effect_of
+from evolver.safety import stages_table
+
+ROWS = 100
+ANY = "any"
 
 
 def page() -> None:
@@ -21,12 +28,12 @@ def page() -> None:
     left, right = st.columns([3, 2])
     with right:
         chosen = _chosen(story)
-        _card(story, chosen)
+        node.card(story, chosen)
     with left:
-        counts = {v: sum(n.verdict == v for n in nodes) for v in theme.VERDICTS}
-        said = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
+        said = node.said_of(nodes)
+        flags = {n.id: " · ".join(story.tags(n.harness_id)) for n in story.population.candidates}
         st.plotly_chart(
-            charts.tree(nodes, chosen.id),
+            charts.tree(nodes, chosen.id, {k: v for k, v in flags.items() if v}),
             key="tree",
             on_select=_take_click,
             selection_mode="points",
@@ -34,9 +41,12 @@ def page() -> None:
             config={"displayModeBar": False},
         )
         st.caption(
-            f"{len(nodes)} harnesses: {said}. The thick line is the path of the incumbent. Click a mark to open it."
+            f"{len(story.population.candidates)} harnesses: {said}. The thick line is the path of the incumbent. "
+            "A green flag marks a stage or a frozen harness. Click a mark to open it."
         )
     _table(story)
+    frame.words_table(stages_table(story.run, story.names))
+    _refused(story)
 
 
 def _chosen(story: Story) -> Candidate:
@@ -60,90 +70,86 @@ def _take_click() -> None:
         st.session_state["h"] = labels[clicked]
 
 
-def _mark(story: Story, candidate: Candidate) -> theme.Mark:
-    return theme.VERDICTS[verdict_of(candidate, story.population.decision_of)]
-
-
-def _card(story: Story, candidate: Candidate) -> None:
-    decision = story.population.decision_of.get(candidate.id)
-    mark = _mark(story, candidate)
-    made = story.evaluation(candidate.harness_id)
-    with st.container(border=True):
-        st.subheader(f"{mark.glyph} {candidate.name}", anchor=False)
-        parents = ", ".join(f"{story.name(p)} ({words.short(p)})" for p in candidate.parents) or "none (start)"
-        st.caption(f"{mark.word} · harness {candidate.harness_id[:12]} · by {candidate.author} · parent: {parents}")
-        st.write(candidate.manifest.why or "No reason was given.")
-        success = (
-            f"{words.percent(made.success)}, {made.n_tasks} tasks ({made.purpose}), {made.n_unscored} unscored"
-            if made
-            else UNKNOWN
-        )
-        lines = [f"**success** {success}", *_decision_lines(story, decision), *_prediction_lines(candidate)]
-        lines.append(f"**author's own tokens** {count(candidate.author_tokens)}")
-        lines.append(f"**author's own cost** {dollars(candidate.author_cost_usd)}")
-        st.markdown("\n".join(f"- {line}" for line in lines))
-        _diff(story, candidate)
-
-
-def _decision_lines(story: Story, decision: Decision | None) -> list[str]:
-    if decision is None:
-        return []
-    effect, where = effect_of(decision)
-    against = story.name(decision.incumbent_harness)
-    lines = [f"**effect** {words.points(effect)} against {against} ({where}, {effect.n if effect else 0} paired tasks)"]
-    noise, moved = words.share(decision.flip_rate_aa), words.share(decision.flip_rate_ab)
-    lines.append(f"**tasks that flip** {moved} between the two, {noise} between the incumbent and itself")
-    before = count(decision.incumbent_tokens_per_solved)
-    lines.append(f"**tokens per solved task** {count(decision.tokens_per_solved)} (incumbent {before})")
-    return [*lines, *(f"**reason** {reason}" for reason in decision.reasons)]
-
-
-def _prediction_lines(candidate: Candidate) -> list[str]:
-    said = candidate.manifest
-    if not said.predicted_flips and not said.predicted_regressions:
-        return []
-    return [
-        f"**author predicted** {len(said.predicted_flips)} tasks to flip, {len(said.predicted_regressions)} to break"
-    ]
-
-
-def _diff(story: Story, candidate: Candidate) -> None:
-    if not candidate.parents:
-        return
-    parts = ", ".join(candidate.components) or "none"
-    st.markdown(f"**changed components** {parts} (F scaffold, T tools, P prompt, E environment)")
-    if candidate.changes:
-        st.code("\n".join(candidate.changes), language=None)
-    with st.expander("patch against the parent"):
-        parent = next(
-            (c.harness_id for c in story.population.candidates if c.id == candidate.parents[0]), candidate.parents[0]
-        )
-        found = story.run.difference(parent, candidate.harness_id)
-        if isinstance(found, str):
-            st.caption(f"No patch: {found}.")
-        else:
-            st.code(found.patch or "no file differs", language="diff")
-
-
 def _table(story: Story) -> None:
     st.subheader("The same as a table", anchor=False)
+    candidates = _filtered(story)
+    pages = max(1, math.ceil(len(candidates) / ROWS))
+    number = 1
+    if pages > 1:
+        number = min(pages, int(st.number_input("page", min_value=1, step=1, key="l_page", bind="query-params") or 1))
+    shown = candidates[ROWS * (number - 1) : ROWS * number]
+    first = ROWS * (number - 1) + 1 if shown else 0
+    total = len(story.population.candidates)
+    st.caption(
+        f"{first} to {first + len(shown) - bool(shown)} of {len(candidates)} that fit, of {total} candidates, "
+        "in the order of proposing"
+    )
+    played = story.attempts_before()
     rows = []
-    for candidate in story.population.candidates:
+    for candidate in shown:
         decision = story.population.decision_of.get(candidate.id)
         effect = effect_of(decision)[0] if decision else None
+        spent = played[candidate.id]
         rows.append(
             {
                 "candidate": frame.link("lineage", h=story.candidate_labels[candidate.id]),
-                "verdict": _mark(story, candidate).label,
+                "verdict": node.mark_of(story, candidate).label,
                 "parent": ", ".join(story.name(p) for p in candidate.parents) or "none (start)",
                 "changed": " ".join(candidate.components) or "none",
                 "effect": words.points(effect) if decision else "not decided",
                 "tokens per solved": count(decision.tokens_per_solved) if decision else UNKNOWN,
+                "rollouts": spent.rollouts,
+                "tokens": f"{'at least ' * bool(spent.unknown)}{spent.tokens:,}",
                 "author": candidate.author,
+                "stage, frozen": " · ".join(story.tags(candidate.harness_id)) or "no",
                 "proposed": words.moment(candidate.proposed_at, frame.zone()),
             }
         )
     st.dataframe(rows, hide_index=True, column_config={"candidate": frame.link_column("candidate", "h")})
+
+
+def _filtered(story: Story) -> list[Candidate]:
+    """The candidates that the reader's three filters leave."""
+    found = list(story.population.candidates)
+
+    def verdict(candidate: Candidate) -> list[str]:
+        return [theme.VERDICTS[standing(candidate, story.population.decision_of.get(candidate.id))].word]
+
+    kinds = (
+        ("verdict", verdict),
+        ("author", lambda candidate: [candidate.author]),
+        ("changed part", lambda candidate: list(candidate.components)),
+    )
+    for place, (label, of) in zip(st.columns(3), kinds, strict=True):
+        options = sorted({value for candidate in story.population.candidates for value in of(candidate)})
+        with place:
+            wanted = st.selectbox(label, [ANY, *options], key=f"l_{label.split()[0]}", bind="query-params")
+        found = [c for c in found if wanted == ANY or wanted in of(c)]
+    return found
+
+
+def _refused(story: Story) -> None:
+    failed = story.run.all(FailedProposal)
+    if not failed:
+        return
+    st.subheader(f"{len(failed)} proposals that became no candidate", anchor=False)
+    shown = failed[: -ROWS - 1 : -1]
+    if len(shown) < len(failed):
+        st.caption(f"The newest {len(shown)} of {len(failed)}.")
+    rows = [
+        {
+            "author": one.author,
+            "parent": story.name(one.parent),
+            "why it was proposed": one.why or "no reason given",
+            "refused because": "; ".join(one.reasons),
+            "changes": "; ".join(one.changes) or "none that could be read",
+            "author's tokens": count(one.author_tokens),
+            "author's cost": dollars(one.author_cost_usd),
+            "when": words.moment(one.failed_at, frame.zone()),
+        }
+        for one in shown
+    ]
+    st.dataframe(rows, hide_index=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,11 @@ import streamlit as st
 
 from dashboards import charts, frame, theme, words
 from dashboards.views import Story
+from evolver.baselines import baselines_table, final_table
 from evolver.phrasing import UNKNOWN, count
+from evolver.records import Final
 from evolver.report import effect_of
+from evolver.safety import guards_table, safety_lines
 
 LAST_DECISIONS = 10
 
@@ -20,6 +23,7 @@ def page() -> None:
     _cards(story)
     _path(story)
     _decisions(story)
+    _honesty(story)
 
 
 def _cards(story: Story) -> None:
@@ -78,7 +82,7 @@ def _decisions(story: Story) -> None:
         effect, where = effect_of(decision)
         rows.append(
             {
-                "verdict": theme.VERDICTS[decision.verdict].label,
+                "verdict": theme.VERDICTS[story.verdict(decision)].label,
                 "candidate": frame.link("lineage", h=labels.get(decision.candidate_id, decision.candidate_id)),
                 "against": story.name(decision.incumbent_harness),
                 "effect": words.points(effect),
@@ -90,6 +94,18 @@ def _decisions(story: Story) -> None:
             }
         )
     st.dataframe(rows, hide_index=True, column_config={"candidate": frame.link_column("candidate", "h")})
+
+
+def _honesty(story: Story) -> None:
+    """What the run says of itself: checks before it, false accepts, guards, baselines, the final comparison."""
+    st.subheader("How far can this be trusted?", anchor=False)
+    st.markdown("\n".join(f"- {line}" for line in safety_lines(story.run)))
+    frame.words_table(guards_table(story.run, story.names))
+    if story.run.all(Final):
+        frame.words_table(baselines_table(story.run))
+        frame.words_table(final_table(story.run, story.names))
+    else:
+        st.caption(final_table(story.run, story.names).caption)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 
 import streamlit as st
 
-from dashboards import charts, frame, theme, words
+from dashboards import beside, charts, frame, theme, words
 from dashboards.app import FOLDER
 from dashboards.frames import seen_by, with_rings
 from dashboards.queries import AttemptRow
@@ -14,8 +14,6 @@ from dashboards.views import Story
 from evolver.errors import UsageError
 from evolver.phrasing import UNKNOWN, count
 from evolver.records import Image, Rollout, Turn
-
-LONGEST_TEXT = 20_000
 
 
 def page() -> None:
@@ -34,12 +32,18 @@ def page() -> None:
     if rollout is None:
         st.warning(f"Rollout `{asked[:80]}` has just gone from the log.")
         return
+    others = story.run.at_task(row)
     _head(story, row)
+    beside.repeats(story, row, others)
     if not rollout.turns:
         st.info("The attempt ended before its first turn." + (f" {rollout.error.message}" if rollout.error else ""))
         return
+    other = beside.chosen(story, row, others)
     step = _steps(rollout)
-    _turn(story, rollout, step)
+    if other is None:
+        _turn(story, rollout, step)
+    else:
+        _both(story, rollout, other, step)
     _graded(story, rollout)
 
 
@@ -94,16 +98,39 @@ def _take_click() -> None:
 
 
 def _turn(story: Story, rollout: Rollout, step: int) -> None:
+    _title(rollout, step)
     turn = rollout.turns[step]
-    mark = theme.CHANNELS[turn.channel]
-    st.markdown(f"**Turn {step + 1}** · {mark.label} · {turn.summary or '(no summary)'}")
-    if turn.slip:
-        st.badge(f"simulated slip: {turn.slip}", icon=":material/error:", color="orange")
+    if st.toggle("screen in full width", key="wide", bind="query-params"):
+        _screens(story, rollout, step)
+        _words(turn, "this")
+        return
     left, right = st.columns([3, 2])
     with left:
         _screens(story, rollout, step)
     with right:
-        _words(turn)
+        _words(turn, "this")
+
+
+def _title(rollout: Rollout, step: int) -> None:
+    turn = rollout.turns[step]
+    st.markdown(f"**Turn {step + 1}** · {theme.CHANNELS[turn.channel].label} · {turn.summary or '(no summary)'}")
+    if turn.slip:
+        st.badge(f"simulated slip: {turn.slip}", icon=":material/error:", color="orange")
+
+
+def _both(story: Story, rollout: Rollout, other: Rollout, step: int) -> None:
+    """The same turn of two attempts at one task, side by side."""
+    parted = beside.parting(rollout, other)
+    for place, one, name in zip(st.columns(2), (rollout, other), ("this", "other"), strict=True):
+        with place, st.container(border=True):
+            ahead = "after they parted" if step >= parted else "the same so far"
+            st.caption(f"{story.name(one.key.harness_id)} · {one.id} · {ahead}")
+            if step >= len(one.turns):
+                st.info(f"This attempt had ended after turn {len(one.turns)}: {one.stop_reason}.")
+                continue
+            _title(one, step)
+            _screen(story, seen_by(one, step), one.turns[step], marked=True)
+            _words(one.turns[step], name)
 
 
 def _screens(story: Story, rollout: Rollout, step: int) -> None:
@@ -115,7 +142,7 @@ def _screens(story: Story, rollout: Rollout, step: int) -> None:
         _screen(story, turn.observed.image, turn, marked=False)
         if turn.observed.text:
             with st.expander("elements on the screen, as text"):
-                _text(turn.observed.text, "elements")
+                frame.long_text(turn.observed.text, "elements")
 
 
 def _screen(story: Story, image: Image | None, turn: Turn, *, marked: bool) -> None:
@@ -135,7 +162,7 @@ def _screen(story: Story, image: Image | None, turn: Turn, *, marked: bool) -> N
     st.caption(f"{image.width} × {image.height} px · frame {words.short(image.frame_id)}")
 
 
-def _words(turn: Turn) -> None:
+def _words(turn: Turn, whose: str) -> None:
     said = turn.completion
     if said.reasoning:
         with st.expander("reasoning", expanded=len(said.reasoning) < 800):
@@ -152,24 +179,13 @@ def _words(turn: Turn) -> None:
             st.caption("no result: the call was not run")
             continue
         st.caption(f"{'✕ error' if result.is_error else 'result'} · {words.seconds(result.seconds)}")
-        _text(result.text or "(empty)", f"result {call.id}")
+        frame.long_text(result.text or "(empty)", f"{whose} result {call.id}")
     used = said.usage
     st.caption(
         f"{count(used.input_tokens)} tokens in, {count(used.output_tokens)} out "
         f"(counted by {used.counted_by}) · "
         f"model {words.seconds(turn.model_s)}, tools {words.seconds(turn.tools_s)}"
     )
-
-
-def _text(text: str, name: str) -> None:
-    st.code(text[:LONGEST_TEXT], language=None, wrap_lines=True)
-    if len(text) > LONGEST_TEXT:
-        st.download_button(
-            f"first {LONGEST_TEXT:,} of {len(text):,} characters shown · download all",
-            text,
-            f"{name}.txt",
-            key=f"all {name}",
-        )
 
 
 def _graded(story: Story, rollout: Rollout) -> None:

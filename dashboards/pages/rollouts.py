@@ -1,19 +1,27 @@
-"""Every attempt of the run, a page of 50 at a time; each line opens its replay."""
+"""Every attempt of the run, a page at a time; each line opens its replay."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboards import frame, theme, words
+from dashboards import frame, pairing, theme, words
 from dashboards.queries import PAGE_ROWS, AttemptRow
 from dashboards.views import Story
 from evolver.phrasing import UNKNOWN, count
 
 ANY = "any"
 FILTERS = (("harness_id", "harness"), ("purpose", "purpose"), ("outcome", "outcome"), ("apps", "app"))
+SIZES = (PAGE_ROWS, 20, 100, 200)
+CELLS = {
+    "both": "both solve it",
+    "only_a": "only A solves it",
+    "only_b": "only B solves it",
+    "neither": "neither solves it",
+}
+REPLAY = "replay"
 
 
 def page() -> None:
@@ -28,22 +36,55 @@ def page() -> None:
     if total == 0 and not sealed:
         st.info("No attempt has been written yet.")
         return
-    places = st.columns([3, 2, 2, 2, 3, 2])
-    filters = _filters(story, places[:4])
+    cell = _cell(story)
+    places = st.columns([3, 2, 2, 2, 3, 2, 2])
+    filters: dict[str, str | Sequence[str]] = dict(_filters(story, places[:4]))
     with places[4]:
         wanted = _search(story)
     if wanted:
         filters = {"id": wanted}
+    elif cell is not None:
+        filters |= {"id": list(cell)}
+    with places[6]:
+        asked = st.selectbox("rows a page", SIZES, key="r_rows", bind="query-params", on_change=_first_page)
+        size = int(asked or PAGE_ROWS)
     n = story.run.count(filters)
-    pages = max(1, math.ceil(n / PAGE_ROWS))
+    pages = max(1, math.ceil(n / size))
     with places[5]:
         number = _page_number(pages)
-    rows = story.run.page(number, filters)
-    st.caption(f"{n:,} of {total:,} rollouts · page {number} of {pages} · newest first")
+    rows = story.run.page(number, filters, size)
+    shown = f" · rows {size * (number - 1) + 1:,} to {size * (number - 1) + len(rows):,}" if rows else ""
+    st.caption(f"{n:,} of {total:,} rollouts · page {number} of {pages}{shown} · newest first")
     if not rows:
         st.info("No rollout fits these filters.")
         return
-    _table(story, rows)
+    _table(story, rows, cell or {})
+
+
+def _cell(story: Story) -> Mapping[str, str] | None:
+    """Rollout of B → the one of A beside it, for one cell of a comparison's 2×2 table; None where none is asked for."""
+    asked = {key: st.query_params.get(key, "") for key in ("pairs", "base", "cand", "base_run", "on")}
+    if not asked["pairs"]:
+        return None
+    base = story if asked["base_run"] in ("", story.run.path.name) else frame.story_of(asked["base_run"])
+    ids = [
+        {label: h for h, label in one.harness_labels.items()}.get(asked[key]) if one else None
+        for one, key in ((base, "base"), (story, "cand"))
+    ]
+    kind = tuple(asked["on"].split("/", 2))
+    if base is None or ids[0] is None or ids[1] is None or asked["pairs"] not in CELLS or len(kind) != 3:
+        st.warning("The address asks for a cell of a comparison that is not in this run: no rollout is left out.")
+        return None
+    found = pairing.Pairing(pairing.side(base.run, ids[0], kind), pairing.side(story.run, ids[1], kind))
+    st.info(
+        f"Paired attempts that {CELLS[asked['pairs']]}: A = {asked['base']}"
+        f"{'' if base is story else f' of run {base.run.path.name}'}, B = {asked['cand']}. Shown are B's attempts.",
+        icon=":material/join:",
+    )
+    if st.button("all rollouts", icon=":material/close:"):
+        del st.query_params["pairs"]
+        st.rerun()
+    return {b.rollout_id: a.rollout_id for a, b in found.cell(asked["pairs"])}
 
 
 def _filters(story: Story, places: Sequence[st.delta_generator.DeltaGenerator]) -> dict[str, str]:
@@ -69,10 +110,10 @@ def _search(story: Story) -> str | None:
     )
     if not asked:
         return None
-    if story.run.attempt(asked) is None:
+    if story.run.attempt(asked.strip()) is None:
         st.warning(f"No rollout `{asked[:80]}` in this run.")
         return None
-    return asked
+    return asked.strip()
 
 
 def _page_number(pages: int) -> int:
@@ -82,32 +123,39 @@ def _page_number(pages: int) -> int:
     return min(asked, pages)
 
 
-def _table(story: Story, rows: list[AttemptRow]) -> None:
+def _table(story: Story, rows: list[AttemptRow], beside: Mapping[str, str]) -> None:
+    drawn = [_row(story, row, beside) for row in rows]
+    columns = [name for name in drawn[0] if name != REPLAY]
+    hidden = st.multiselect(
+        "hidden columns", columns, key="r_hidden", bind="query-params", persist_state="session", placeholder="none"
+    )
     st.dataframe(
-        [
-            {
-                "replay": frame.link("replay", r=row.id, step="1"),
-                "outcome": theme.OUTCOMES[row.outcome].label + (f" ({row.blame})" if row.blame else ""),
-                "task": row.task_id,
-                "harness": story.name(row.harness_id),
-                "purpose": row.purpose,
-                "attempt": row.attempt,
-                "channel": theme.CHANNELS[row.channel].label if row.channel in theme.CHANNELS else UNKNOWN,
-                "turns": count(row.turns),
-                "tokens": count(row.tokens),
-                "seconds": words.seconds(row.seconds),
-                "rubric": words.share(row.rubric),
-                "stopped": row.stop_reason,
-                "apps": ", ".join(row.apps or ()) or UNKNOWN,
-                "started": words.moment(row.started_at, frame.zone()),
-                "model": row.model_id,
-            }
-            for row in rows
-        ],
+        [{name: value for name, value in row.items() if name not in hidden} for row in drawn],
         hide_index=True,
         height=min(38 + 35 * len(rows), 900),
-        column_config={"replay": frame.link_column("replay", "r")},
+        column_config={REPLAY: frame.link_column(REPLAY, "r")},
     )
+
+
+def _row(story: Story, row: AttemptRow, beside: Mapping[str, str]) -> dict[str, str]:
+    other = {"beside": beside[row.id]} if row.id in beside else {}
+    return {
+        REPLAY: frame.link("replay", r=row.id, step="1", **other),
+        "outcome": theme.OUTCOMES[row.outcome].label + (f" ({row.blame})" if row.blame else ""),
+        "task": row.task_id,
+        "harness": story.name(row.harness_id),
+        "purpose": row.purpose,
+        "attempt": f"no. {row.attempt}, of {row.repeats}",
+        "channel": theme.CHANNELS[row.channel].label if row.channel in theme.CHANNELS else UNKNOWN,
+        "turns": count(row.turns),
+        "tokens": count(row.tokens),
+        "seconds": words.seconds(row.seconds),
+        "rubric": words.share(row.rubric),
+        "stopped": row.stop_reason,
+        "apps": ", ".join(row.apps or ()) or UNKNOWN,
+        "started": words.moment(row.started_at, frame.zone()),
+        "model": row.model_id,
+    }
 
 
 if __name__ == "__main__":

@@ -90,13 +90,17 @@ def _at(rollout: Rollout, turn: int, longest: int) -> str:
 
 
 def _pair(seen: Material, bad: Scorecard, good: Scorecard) -> Pair:
-    a, b = seen.rollout(bad).turns, seen.rollout(good).turns
+    return Pair(bad, good, *divergence(seen.rollout(bad).turns, seen.rollout(good).turns))
+
+
+def divergence(a: Sequence[Turn], b: Sequence[Turn]) -> tuple[int, How]:
+    """The first turn (from 0) in which two attempts differ, and how; screens are not compared."""
     for number, (one, other) in enumerate(zip(a, b, strict=False)):
         if _calls(one) != _calls(other):
-            return Pair(bad, good, number, "other calls")
+            return number, "other calls"
         if [r.text for r in one.results] != [r.text for r in other.results]:
-            return Pair(bad, good, number, "same calls, other results")
-    return Pair(bad, good, min(len(a), len(b)), "one ended" if len(a) != len(b) else "no difference seen")
+            return number, "same calls, other results"
+    return min(len(a), len(b)), "one ended" if len(a) != len(b) else "no difference seen"
 
 
 def _calls(turn: Turn) -> list[tuple[str, dict[str, JsonValue]]]:

@@ -6,7 +6,7 @@ Every effect is computed anew from the attempts on dev, never taken from what wa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evolver.compare import Comparison
@@ -14,7 +14,7 @@ from evolver.evidence.costs import gui_shares
 from evolver.evidence.material import Material, mean
 from evolver.evidence.sheet import Cell, Column, Sheet
 from evolver.population import per_task
-from evolver.records import Candidate, Decision, FailedProposal, Flip
+from evolver.records import Candidate, Decision, FailedProposal, Flip, Manifest
 
 MOVED = 0.5  # a task flipped when its share of solved attempts changed by at least this
 MOST = 60  # candidates that are told of, the newest
@@ -71,7 +71,11 @@ def outcomes(seen: Material, candidate: Candidate) -> dict[str, float]:
 
 def foretold(seen: Material, candidate: Candidate) -> list[Foretold]:
     """The candidate's predictions about tasks that both it and its parent have scored attempts at."""
-    moved = outcomes(seen, candidate)
+    return borne_out(candidate.manifest, outcomes(seen, candidate))
+
+
+def borne_out(manifest: Manifest, moved: Mapping[str, float]) -> list[Foretold]:
+    """The predictions about the tasks of `moved`: task id → change of its share of solved attempts."""
 
     def of(flips: Sequence[Flip], what: str, sign: int) -> list[Foretold]:
         return [
@@ -80,7 +84,6 @@ def foretold(seen: Material, candidate: Candidate) -> list[Foretold]:
             if flip.task_id in moved
         ]
 
-    manifest = candidate.manifest
     return of(manifest.predicted_flips, "flip", 1) + of(manifest.predicted_regressions, "regression", -1)
 
 

@@ -15,7 +15,8 @@ from dashboards import theme, words
 from dashboards.charts import channel_dots, incumbent_path
 from dashboards.frames import click_points, with_rings
 from dashboards.queries import open_run
-from dashboards.views import Story, layout
+from dashboards.tree import layout
+from dashboards.views import Story
 from evolver.intervals import nothing, wilson
 from evolver.population import Population
 from evolver.records import Candidate, Interval, Manifest, ToolCall

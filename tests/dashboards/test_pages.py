@@ -7,43 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-import dashboards
-from dashboards.frame import RUNS_DIR
 from evolver.config import OpenAISpec, RunConfig
 from evolver.store import Store
+from tests.dashboards.reader import Reader, said
 
-FOLDER = Path(dashboards.__file__).parent
-PAGES = ("overview", "lineage", "channels", "gap", "rollouts", "replay")
+PAGES = ("overview", "lineage", "compare", "frontier", "channels", "gap", "rollouts", "replay")
 ROLLOUT = "r-0000000000000010"
-
-
-class Reader:
-    """Opens pages of the dashboard over one folder of runs."""
-
-    def __init__(self, runs: Path, environment: pytest.MonkeyPatch) -> None:
-        environment.setenv(RUNS_DIR, str(runs))
-        self.app = AppTest.from_file(FOLDER / "entry" / "dashboard.py", default_timeout=60).run()
-
-    def open(self, page: str, **address: str) -> AppTest:
-        for name, value in address.items():
-            self.app.query_params[name] = value
-        self.app.switch_page(f"../pages/{page}.py").run()
-        assert not self.app.exception, [e.message for e in self.app.exception]
-        return self.app
-
-
-def said(app: AppTest) -> str:
-    """All words on a page, tables included."""
-    parts = [
-        e.value
-        for kind in (app.markdown, app.caption, app.header, app.subheader, app.info, app.warning, app.error, app.code)
-        for e in kind
-    ]
-    parts += [f"{m.label} {m.value}" for m in app.metric]
-    parts += [frame.value.to_csv() for frame in app.dataframe]
-    return "\n".join(map(str, parts))
 
 
 @pytest.fixture
@@ -55,6 +25,8 @@ def test_every_page_says_what_the_run_holds(reader: Reader) -> None:
     expected = {
         "overview": ["beta1", "+56.2 pp [+31.0, +77.0]", "16 paired tasks", "✕ reject", "90.0 %"],
         "lineage": ["◇ inconclusive", "○ undecided", "tools: + bash", "diff --git", "beta1 should need fewer turns"],
+        "compare": ["No gap is shown: no task pairs", "0 of 16 tasks pair", "8: played by A alone", "T tools"],
+        "frontier": ["on the frontier", "1,800 [1,500, 2,100]", "● on it"],
         "channels": ["calc", "mousepad", "unknown", "n=14"],
         "gap": ["-15.0 pp [-27.0, -3.0]", "40 test tasks", "student seeds: 0, 1", "not defined", "untrained control"],
         "rollouts": ["120 of 120 rollouts · page 1 of 3", "◇ unscored (sandbox)", "○ not graded"],
