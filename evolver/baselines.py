@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolver.compare import by_task
-from evolver.intervals import DIFFERENCE, SHARE, mean_interval, success_interval
+from evolver.intervals import DIFFERENCE, mean_interval, success_interval
 from evolver.phrasing import UNKNOWN, count, percent, pp
 from evolver.population import Population, cards_of, final_cards, per_task, success_value
 from evolver.records import Arm, Candidate, Decision, Final, Interval, Purpose, Scorecard
@@ -117,7 +117,7 @@ def _best_of_row(store: Store, winner: str, original: str) -> _Row:
     leads = [means[task] - best[task] for task in sorted(means.keys() & best.keys())]
     note = "the winner takes no more tokens" if k == 1 else "upper bound (oracle picks)"
     return _Row(
-        f"original best of {k}", percent(mean_interval(list(best.values()), 0, SHARE)),
+        f"original best of {k}", percent(success_interval(list(best.values()))),
         pp(mean_interval(leads, 0, DIFFERENCE)), f"dev, n = {len(best)}",
         f"{note}; on attempts that decided the race, which flatter the winner",
     )  # fmt: skip

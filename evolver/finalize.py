@@ -19,7 +19,7 @@ from evolver.compare import Arms, compare, flip_rates
 from evolver.disk import make_folder, on_disk, replace
 from evolver.errors import UsageError
 from evolver.ground import tasks_of, with_imported
-from evolver.intervals import DIFFERENCE, SHARE, mean_interval, nothing, success_interval
+from evolver.intervals import DIFFERENCE, mean_interval, nothing, success_interval
 from evolver.lab import Attempt, Lab
 from evolver.population import final_cards, mean_success, per_task, success_value
 from evolver.race import dev_cards, interleaved, population_of
@@ -135,7 +135,7 @@ def _result(lab: Lab, frozen: Frozen, tasks: Sequence[Task], cards: dict[str, li
         effect=found.effect if found else nothing("no candidate was promoted"),
         p_better=found.p_better if found else None,
         mcnemar_p=mcnemar(winner, original, frozen.first) if winner else None,
-        best_of=mean_interval(list(best.values()), seed, SHARE),
+        best_of=success_interval(list(best.values()), seed),
         k=frozen.best_of,
         against_best_of=mean_interval(leads, seed, DIFFERENCE) if winner else nothing("no candidate was promoted"),
         flip_rate=flip_rates(Arms([], original, len(tasks), frozen.attempts))[0],
