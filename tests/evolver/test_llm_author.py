@@ -395,8 +395,8 @@ slip_rate = 0.0
 [sandbox]
 backend = "local"
 [tasks]
-dev = 3
-select = 2
+dev = 2
+select = 1
 [race]
 attempts = [1]
 confirm_attempts = 1
@@ -423,7 +423,7 @@ def test_the_same_command_goes_on_after_the_endpoint_died_and_races_what_was_pro
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A tool more, a package less and a leak, by `evolver run` with real attempts of the demonstrator."""
-    known = load_split("dev", 3)[0].id
+    known = load_split("dev", 2)[0].id
     claims = {**MANIFEST, "edits": [{**NO_FLIPS, "predicted_flips": [{"task_id": known, "probability": 0.5}]}]}
     script = (
         runs("true"), Reply(gone=True),  # dies half-way
