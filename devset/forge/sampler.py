@@ -123,7 +123,15 @@ class Sampler:
         while len(names) < self.size:
             names.append(self._pick([n for n in self.families if n not in names], names))
         chosen = [self.families[name] for name in names]
-        return sorted(chosen, key=lambda f: (not _opens(f), sum(fits(o.name, f.name) is not None for o in chosen)))
+        # Last come skills that leave an office program open: through the GUI, it does not always close at once.
+        return sorted(
+            chosen,
+            key=lambda f: (
+                not _opens(f),
+                sum(fits(o.name, f.name) is not None for o in chosen),
+                f.apps[-1].startswith("libreoffice"),
+            ),
+        )
 
     def _flow(self) -> list[str]:
         """Two skills of which one feeds the other; pairs that were seldom drawn come first."""
