@@ -12,47 +12,56 @@ from evolver.evidence.pairs import divergence
 from evolver.records import Rollout
 
 NONE = "none"
+MOST = 60
 
 
-def repeats(story: Story, row: AttemptRow, others: list[AttemptRow]) -> None:
+def repeats(story: Story, row: AttemptRow) -> None:
     """k of n under this harness, each attempt a link: the first one never hides the rest."""
-    same = [one for one in others if _arm(one) == _arm(row)]
+    same = sorted(story.run.repeats(row, MOST), key=lambda one: (one.attempt, one.id))
     graded = [one for one in same if one.outcome in ("solved", "failed")]
     solved = sum(one.outcome == "solved" for one in graded)
     links = " · ".join(
         f"**{_said(one)}**" if one.id == row.id else f"[{_said(one)}]({frame.link('replay', r=one.id, step='1')})"
         for one in same
     )
-    st.markdown(f"{solved} of {len(graded)} graded attempts of {story.name(row.harness_id)} solve this task: {links}")
-
-
-def _arm(row: AttemptRow) -> tuple[str, str, str]:
-    return row.harness_id, row.purpose, row.model_id
+    shown = f" (the newest {len(same)} of {row.repeats})" if row.repeats > len(same) else ""
+    name = story.name(row.harness_id)
+    st.markdown(f"{solved} of {len(graded)} graded attempts of {name} solve this task{shown}: {links}")
 
 
 def _said(row: AttemptRow) -> str:
     return f"{theme.OUTCOMES[row.outcome].glyph} no. {row.attempt}"
 
 
-def chosen(story: Story, row: AttemptRow, others: list[AttemptRow]) -> Rollout | None:
-    """The attempt that the reader wants beside this one; other harnesses come first, of them the same number."""
-    rest = sorted(
-        (one for one in others if one.id != row.id),
-        key=lambda one: (one.harness_id == row.harness_id, one.attempt != row.attempt, one.purpose != row.purpose),
-    )
-    asked = st.query_params.get("beside")
-    if asked not in (None, NONE) and asked not in {one.id for one in rest}:
+def chosen(story: Story, row: AttemptRow) -> Rollout | None:
+    """The attempt that the reader or the address wants beside this one, of this run or of another."""
+    asked, elsewhere = st.query_params.get("beside"), st.query_params.get("beside_run", story.run.path.name)
+    if asked is not None and elsewhere != story.run.path.name:
+        other = frame.story_of(elsewhere)
+        return None if other is None else _rollout(other, row, asked)
+    rest = {one.id: one for one in story.run.rivals(row, MOST)}
+    wanted = story.run.attempt(asked) if asked not in (None, NONE) else None
+    if wanted is not None and (wanted.task_id, wanted.task_hash) == (row.task_id, row.task_hash):
+        rest.setdefault(wanted.id, wanted)
+    elif asked not in (None, NONE):
         st.warning(f"No attempt `{asked[:80]}` at this task in this run.")
     if not rest:
         return None
-    by_id = {one.id: f"{story.name(one.harness_id)} · {_said(one)} ({one.purpose}) · {one.id}" for one in rest}
-    wanted = st.selectbox(
-        "beside it", [NONE, *by_id], key="beside", bind="query-params", format_func=lambda key: by_id.get(key, NONE)
+    said = {key: f"{story.name(one.harness_id)} · {_said(one)} ({one.purpose}) · {key}" for key, one in rest.items()}
+    label = "beside it" if len(rest) < MOST else f"beside it (the {MOST} nearest; any other by its id in the address)"
+    picked = st.selectbox(
+        label, [NONE, *said], key="beside", bind="query-params", format_func=lambda key: said.get(key, NONE)
     )
-    if wanted not in by_id:
+    return _rollout(story, row, str(picked)) if picked in said else None
+
+
+def _rollout(story: Story, row: AttemptRow, rollout_id: str) -> Rollout | None:
+    listed = story.run.attempt(rollout_id)  # what is sealed is not listed
+    if listed is None or (listed.task_id, listed.task_hash) != (row.task_id, row.task_hash):
+        st.warning(f"No attempt `{rollout_id[:80]}` at this task in run {story.run.path.name}.")
         return None
     try:
-        return story.run.rollout(str(wanted))
+        return story.run.rollout(rollout_id)
     except UsageError as error:
         st.error(str(error))
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 
 import plotly.graph_objects as go
@@ -30,8 +30,9 @@ def _arm(high: float | None, low: float | None) -> float:
     return 0.0 if high is None or low is None else 100 * (high - low)
 
 
-def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
-    """Success on dev over tokens spent: the incumbent as a step line, every decided candidate as a mark."""
+def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Figure:
+    """Success on dev over tokens spent: the incumbent as a step line, every decided candidate as a mark; those whose
+    candidate is in `named` have their name beside them."""
     figure = go.Figure()
     known = [p for p in points if p.success.point is not None]
     steps = [p for p in known if p.verdict in ("start", "promote")]
@@ -53,7 +54,7 @@ def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
                 y=[_percent(p.success.point) for p in some],
                 mode="markers+text",
                 name=mark.word,
-                text=[p.name for p in some],
+                text=[p.name if p.candidate in named else "" for p in some],
                 textposition="top right",
                 error_y=_arms([p.success for p in some]),
                 marker={
@@ -62,8 +63,8 @@ def incumbent_path(points: Sequence[PathPoint]) -> go.Figure:
                     "size": 12,
                     "line": {"width": 2, "color": mark.colour},
                 },
-                customdata=[[p.candidate, words.percent(p.success), p.success.n] for p in some],
-                hovertemplate="%{text}<br>%{customdata[1]}, %{customdata[2]} tasks<br>%{x:,} tokens<extra></extra>",
+                customdata=[[p.name, words.percent(p.success), p.success.n] for p in some],
+                hovertemplate="%{customdata[0]}<br>%{customdata[1]}, n=%{customdata[2]}<br>%{x:,} tok<extra></extra>",
             )
     widest = max((p.tokens for p in points), default=0) or 1
     figure.update_xaxes(

@@ -142,10 +142,21 @@ class Run:
         found = self.page(1, {"id": rollout_id})
         return found[0] if found else None
 
-    def at_task(self, row: AttemptRow) -> list[AttemptRow]:
-        """Every attempt at the same version of the same task, by harness, purpose and number."""
-        found = self.page(1, {"task_id": row.task_id, "task_hash": row.task_hash}, 10_000)
-        return sorted(found, key=lambda r: (r.harness_id, r.purpose, r.attempt, r.id))
+    def repeats(self, row: AttemptRow, most: int) -> list[AttemptRow]:
+        """The attempts like this one (see `AttemptRow.repeats`), the newest first, at most so many."""
+        like = {"harness_id": row.harness_id, "purpose": row.purpose, "model_id": row.model_id}
+        return self.page(1, {"task_id": row.task_id, "task_hash": row.task_hash, **like}, most)
+
+    def rivals(self, row: AttemptRow, most: int) -> list[AttemptRow]:
+        """Attempts of other harnesses at the same version of the same task: those with its number first, then the
+        newest, at most so many."""
+        names = ", ".join(f'"{f.name}"' for f in fields(AttemptRow))
+        sql = (
+            f"select {names} from attempts where task_id = ? and task_hash = ? and harness_id != ? "
+            "order by attempt != ?, purpose != ?, place limit ?"
+        )
+        values: list[object] = [row.task_id, row.task_hash, row.harness_id, row.attempt, row.purpose, most]
+        return [AttemptRow(*found) for found in self._query(sql, values)]
 
     def kinds(self, harness_id: str) -> list[tuple[str, str, str]]:
         """What a harness was played for, as (split, purpose, model id); sealed splits left out."""

@@ -13,6 +13,7 @@ from evolver.report import effect_of
 from evolver.safety import guards_table, safety_lines
 
 LAST_DECISIONS = 10
+MOST_NAMED = 12
 
 
 def page() -> None:
@@ -61,15 +62,24 @@ def _path(story: Story) -> None:
     st.subheader("The incumbent, by tokens spent", anchor=False)
     points = story.path()
     unknown = [p.name for p in points if p.success.point is None]
-    if len(unknown) == len(points):
+    shown = [p for p in points if p.success.point is not None]
+    if not shown:
         st.caption("No evaluation on dev yet.")
         return
-    said = "; ".join(
-        f"{p.name} {words.percent(p.success)} ({p.verdict})" for p in points if p.success.point is not None
+    told = shown if len(shown) <= MOST_NAMED else [p for p in shown if p.verdict in ("start", "promote")][-MOST_NAMED:]
+    said = "; ".join(f"{p.name} {words.percent(p.success)} ({p.verdict})" for p in told)
+    rest = f"; {len(shown) - len(told)} more are marks without a name" if len(told) < len(shown) else ""
+    st.plotly_chart(
+        charts.incumbent_path(points, {p.candidate for p in told}),
+        alt=f"Success on dev: {said}{rest}",
+        config={"displayModeBar": False},
     )
-    st.plotly_chart(charts.incumbent_path(points), alt=f"Success on dev: {said}", config={"displayModeBar": False})
-    tail = f" Not drawn, success unknown: {', '.join(unknown)}." if unknown else ""
-    st.caption(f"Success on dev in the order of judging, bars are 95 % intervals over tasks: {said}.{tail}")
+    tail = f" Not drawn, success unknown: {', '.join(unknown[:MOST_NAMED])}" if unknown else ""
+    tail += f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+    st.caption(
+        f"Success on dev in the order of judging, bars are 95 % intervals over tasks: {said}{rest}.{tail}".rstrip(".")
+        + "."
+    )
 
 
 def _decisions(story: Story) -> None:

@@ -32,13 +32,12 @@ def page() -> None:
     if rollout is None:
         st.warning(f"Rollout `{asked[:80]}` has just gone from the log.")
         return
-    others = story.run.at_task(row)
     _head(story, row)
-    beside.repeats(story, row, others)
+    beside.repeats(story, row)
     if not rollout.turns:
         st.info("The attempt ended before its first turn." + (f" {rollout.error.message}" if rollout.error else ""))
         return
-    other = beside.chosen(story, row, others)
+    other = beside.chosen(story, row)
     step = _steps(rollout)
     if other is None:
         _turn(story, rollout, step)

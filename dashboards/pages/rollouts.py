@@ -61,8 +61,8 @@ def page() -> None:
     _table(story, rows, cell or {})
 
 
-def _cell(story: Story) -> Mapping[str, str] | None:
-    """Rollout of B → the one of A beside it, for one cell of a comparison's 2×2 table; None where none is asked for."""
+def _cell(story: Story) -> Mapping[str, dict[str, str]] | None:
+    """Rollout of B → the address of A's beside it, for a cell of a comparison's 2×2 table; None: none is asked for."""
     asked = {key: st.query_params.get(key, "") for key in ("pairs", "base", "cand", "base_run", "on")}
     if not asked["pairs"]:
         return None
@@ -84,7 +84,8 @@ def _cell(story: Story) -> Mapping[str, str] | None:
     if st.button("all rollouts", icon=":material/close:"):
         del st.query_params["pairs"]
         st.rerun()
-    return {b.rollout_id: a.rollout_id for a, b in found.cell(asked["pairs"])}
+    run = {} if base is story else {"beside_run": base.run.path.name}
+    return {b.rollout_id: {"beside": a.rollout_id, **run} for a, b in found.cell(asked["pairs"])}
 
 
 def _filters(story: Story, places: Sequence[st.delta_generator.DeltaGenerator]) -> dict[str, str]:
@@ -123,12 +124,10 @@ def _page_number(pages: int) -> int:
     return min(asked, pages)
 
 
-def _table(story: Story, rows: list[AttemptRow], beside: Mapping[str, str]) -> None:
-    drawn = [_row(story, row, beside) for row in rows]
+def _table(story: Story, rows: list[AttemptRow], beside: Mapping[str, dict[str, str]]) -> None:
+    drawn = [_row(story, row, beside.get(row.id, {})) for row in rows]
     columns = [name for name in drawn[0] if name != REPLAY]
-    hidden = st.multiselect(
-        "hidden columns", columns, key="r_hidden", bind="query-params", persist_state="session", placeholder="none"
-    )
+    hidden = st.multiselect("hidden columns", columns, key="r_hidden", bind="query-params", placeholder="none")
     st.dataframe(
         [{name: value for name, value in row.items() if name not in hidden} for row in drawn],
         hide_index=True,
@@ -138,9 +137,8 @@ def _table(story: Story, rows: list[AttemptRow], beside: Mapping[str, str]) -> N
 
 
 def _row(story: Story, row: AttemptRow, beside: Mapping[str, str]) -> dict[str, str]:
-    other = {"beside": beside[row.id]} if row.id in beside else {}
     return {
-        REPLAY: frame.link("replay", r=row.id, step="1", **other),
+        REPLAY: frame.link("replay", r=row.id, step="1", **beside),
         "outcome": theme.OUTCOMES[row.outcome].label + (f" ({row.blame})" if row.blame else ""),
         "task": row.task_id,
         "harness": story.name(row.harness_id),

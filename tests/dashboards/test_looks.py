@@ -146,7 +146,7 @@ def test_a_harness_that_is_its_own_ancestor_does_not_hang_the_tree() -> None:
 def test_u24_a_point_without_a_value_is_never_drawn(whole_run: Path) -> None:
     points = Story(open_run(whole_run)).path()
     lost = points[1].__class__("c-x", "lost", "reject", 10, nothing("not measured"))
-    figure = incumbent_path([*points, lost])
+    figure = incumbent_path([*points, lost], {p.candidate for p in points})
     assert "lost" not in [text for trace in figure.data for text in trace.text or ()]
     shares = {"calc": {"a": wilson(3, 9, "calls"), "b": wilson(0, 0, "calls")}}
     dots = channel_dots(shares, {h: theme.harness_mark(h, ["a", "b"]) for h in "ab"}, str)

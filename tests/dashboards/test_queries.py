@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -134,18 +133,3 @@ def test_an_empty_run_has_no_rows_and_no_library(tmp_path: Path) -> None:
     assert (run.count(), run.page(1), run.spent(), run.library_names(), run.unread()) == (0, [], [], {}, [])
     assert not (tmp_path / "new" / "library").exists()
     assert find_runs(tmp_path) == find_runs(tmp_path / "new") == [tmp_path / "new"]
-
-
-def test_u01_a_list_of_many_long_rollouts_reads_no_turn(tmp_path: Path, whole_run: Path) -> None:
-    """20,000 rollouts with ten turns each: one page is a small answer, and a page turn costs milliseconds."""
-    path = tmp_path / "big"
-    Store.create(path, RunConfig())
-    line = (whole_run / "rollouts.jsonl").read_text().splitlines()[3]
-    with (path / "rollouts.jsonl").open("w") as opened:
-        opened.writelines(line.replace("r-0000000000000003", f"r-{n:016x}") + "\n" for n in range(20_000))
-    run = open_run(path)
-    assert run.count() == 20_000
-    started = time.perf_counter()
-    rows = run.page(300)
-    assert time.perf_counter() - started < 0.5
-    assert len(rows) == PAGE_ROWS and len(repr(rows)) < 300_000
