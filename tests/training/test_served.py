@@ -129,7 +129,8 @@ async def test_a_small_model_authors_nothing_and_that_is_on_record_with_what_it_
     spec = OpenAISpec(kind="openai", model=name, base_url=url, timeout_s=60, image_tokens="qwen2")
     short = {"max_steps": 2, "protocol": "xml", "sampling.max_tokens": 16, "window_tokens": 8_192}
     changes = {f"scaffold.{field}": value for field, value in short.items()}
-    write_tree(harness_from_files(with_changes(read_tree(SHIPPED), changes)), tmp_path / "author")
+    words = {"prompt.system": "Use the tool.", "prompt.task": "Improve ~/harness. {instruction}"}
+    write_tree(harness_from_files(with_changes(read_tree(SHIPPED), {**changes, **words})), tmp_path / "author")
     author = LLMAuthor(kind="llm", model=spec, max_repairs=1, harness=str(tmp_path / "author"))
     store = Store.create(tmp_path / "run", RunConfig(authors=(author,), allow_unpriced=True))
     library = Library(store.path / "library")
