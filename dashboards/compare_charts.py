@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from dashboards import theme, words
 from evolver.compare import Comparison
+from evolver.phrasing import pp
 from evolver.records import Interval
 
 AXIS = "gap B − A, percentage points of success"
@@ -18,7 +19,7 @@ def gap(found: Interval, noise: Interval, names: tuple[str, str]) -> go.Figure:
     """The gap as a point with its 95 % interval on one axis with zero; the grey band is A against itself."""
     figure = go.Figure()
     if noise.low is not None and noise.high is not None:
-        figure.add_vrect(x0=100 * noise.low, x1=100 * noise.high, fillcolor=theme.GREY, opacity=0.22, line_width=0)
+        figure.add_vrect(x0=100 * noise.low, x1=100 * noise.high, fillcolor=theme.GREY, opacity=0.35, line_width=0)
     figure.add_scatter(
         x=[_pp(found.point)],
         y=[0],
@@ -83,7 +84,7 @@ def forest(apps: Mapping[str, Comparison], whole: Comparison) -> go.Figure:
             hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
         )
     for number, (_, effect, _) in enumerate(rows):
-        text = f"{words.points(effect)}, n = {effect.n}"
+        text = f"{pp(effect)}, n = {effect.n}"
         figure.add_annotation(x=1.02, xref="paper", y=number, text=text, showarrow=False, xanchor="left")
     _axis(figure, [effect for _, effect, _ in rows])
     figure.update_yaxes(
@@ -99,7 +100,9 @@ def forest(apps: Mapping[str, Comparison], whole: Comparison) -> go.Figure:
 def _ends(figure: go.Figure, names: tuple[str, str]) -> None:
     """Which side means what, in words."""
     for x, anchor, text in ((0.0, "left", f"← {names[0]} better"), (1.0, "right", f"{names[1]} better →")):
-        figure.add_annotation(x=x, xref="paper", y=1.0, yref="paper", text=text, showarrow=False, xanchor=anchor)
+        figure.add_annotation(
+            x=x, xref="paper", y=1.0, yref="paper", text=text, showarrow=False, xanchor=anchor, yanchor="bottom"
+        )
 
 
 def _axis(figure: go.Figure, shown: Sequence[Interval]) -> None:

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from urllib.parse import urlencode
 
+import plotly.graph_objects as go
 import streamlit as st
 
+from dashboards import theme
 from dashboards.logs import stamp_of
 from dashboards.queries import Run, find_runs, open_run
 from dashboards.views import Story
@@ -19,7 +21,11 @@ from evolver.tables import Table
 RUNS_DIR = "EVOLVER_RUNS_DIR"
 REFRESH_S = "5s"
 LONGEST_TEXT = 20_000
-PAGE_STYLE = ".stMainBlockContainer {padding-top: 4rem}"  # Streamlit leaves 6 rem above the first line
+# Streamlit leaves 6 rem above the first line, and its captions have too little contrast to be read.
+PAGE_STYLE = (
+    ".stMainBlockContainer {padding-top: 4rem} "
+    "[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p {color: inherit !important; opacity: 0.85}"
+)
 
 
 def story() -> Story:
@@ -68,6 +74,18 @@ def _root() -> Path:
 def link_column(title: str, key: str) -> object:
     """A column of such addresses; a cell shows the value of `key`."""
     return st.column_config.LinkColumn(title, display_text=rf"[?&]{key}=([^&]+)", pinned=True)
+
+
+def draw(figure: go.Figure, alt: str, **options: object) -> None:
+    """A chart with words that can be read on the reader's theme; `alt` is the sentence that it says."""
+    dark = st.context.theme.type == "dark"
+    text, ground = (theme.DARK_TEXT, theme.DARK_PAGE) if dark else (theme.LIGHT_TEXT, theme.LIGHT_PAGE)
+    figure.update_layout(font_color=text, legend_font_color=text)
+    figure.update_xaxes(tickfont_color=text, title_font_color=text)
+    figure.update_yaxes(tickfont_color=text, title_font_color=text)
+    for note in figure.layout.annotations:
+        note.update(font_color=note.font.color or text, bgcolor=ground if note.showarrow else None)
+    st.plotly_chart(figure, alt=alt, **{"config": {"displayModeBar": False}, **options})
 
 
 def long_text(text: str, name: str, language: str | None = None) -> None:

@@ -18,6 +18,7 @@ from evolver.phrasing import UNKNOWN
 from evolver.records import Evaluation, Interval
 
 Measure = Literal["tokens", "money", "seconds"]
+MOST_NAMES = 12
 AXES: dict[Measure, str] = {
     "tokens": "tokens per task",
     "money": "US dollars per attempt",
@@ -108,10 +109,8 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
         figure.add_scatter(
             x=[p.cost for p in some],
             y=[100 * (p.success.point or 0.0) for p in some],
-            mode="markers+text",
+            mode="markers",
             name=word,
-            text=[_short(p, several) if word.startswith("on") else "" for p in some],
-            textposition=["top left" if n % 2 else "bottom right" for n in range(len(some))],
             customdata=[[p.run, p.label, words.percent(p.success)] for p in some],
             hovertemplate="%{customdata[0]}: %{customdata[1]}<br>%{customdata[2]}, %{x:,.4g}<extra></extra>",
             error_x=_cost_arms(some, look.colour),
@@ -124,14 +123,36 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
             },
         )
     _gutter(figure, shown)
+    _names(figure, members, several)
     scale = "log" if known and all((p.cost or 0.0) > 0 for p in known) else "linear"
     figure.update_xaxes(title=f"{AXES[measure]} ({scale} scale)", type=scale, showgrid=False)
+    if scale == "log":
+        ticks = _ticks([end for p in known for end in (p.cost, p.low, p.high) if end])
+        figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick:,.6g}" for tick in ticks])
     figure.update_yaxes(title="success, %", range=[-6, 108], tickvals=[0, 20, 40, 60, 80, 100])
     figure.add_annotation(x=0.0, y=1.0, xref="paper", yref="paper", text="↖ better", showarrow=False, xanchor="left")
     return figure.update_layout(
         height=520, margin={"l": 10, "r": 10, "t": 40, "b": 40}, legend={"orientation": "h", "y": 1.1, "x": 0.1},
         clickmode="event+select",
     )  # fmt: skip
+
+
+def _names(figure: go.Figure, members: Sequence[Priced], several: bool) -> None:
+    """The names of the frontier's members at the end of thin lines, so that close ones don't lie on each other."""
+    log = all((p.cost or 0.0) > 0 for p in members)
+    for place, point in enumerate(reversed(members[-MOST_NAMES:])):
+        at = math.log10(point.cost or 1.0) if log else point.cost
+        figure.add_annotation(
+            x=at, y=100 * (point.success.point or 0.0), text=_short(point, several), ax=40, ay=90 + 24 * place,
+            showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=theme.GREY, xanchor="left", standoff=8,
+        )  # fmt: skip
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """1, 2, 5, 10, 20, 50, ... over the range of some values above 0."""
+    low, high = min(values), max(values)
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    return [m * 10.0**e for e in powers for m in (1, 2, 5) if low / 2 <= m * 10.0**e <= 2 * high]
 
 
 def _short(point: Priced, several: bool) -> str:

@@ -30,9 +30,7 @@ def page() -> None:
         return
     shares = _by_change(_shares(story, chosen))
     marks = {h: theme.harness_mark(h, story.harness_ids) for h in chosen}
-    st.plotly_chart(
-        charts.channel_dots(shares, marks, story.name), alt=_said(story, shares), config={"displayModeBar": False}
-    )
+    frame.draw(charts.channel_dots(shares, marks, story.name), alt=_said(story, shares))
     used = "; ".join(
         f"{story.name(h)}: {e.purpose} on {e.split}, {e.n_tasks} tasks" for h in chosen if (e := story.evaluation(h))
     )

@@ -134,18 +134,15 @@ def _gap(found: Pairing, gap: Comparison, names: tuple[str, str], kind: Kind) ->
     st.markdown(f"#### {said}, {gap.tasks} paired tasks, one-sided {words.p_value(gap.p_better)}")
     left, right = st.columns([3, 2])
     with left:
-        st.plotly_chart(
-            compare_charts.gap(gap.effect, noise, names), key="cmp_gap", alt=said, config={"displayModeBar": False}
-        )
+        frame.draw(compare_charts.gap(gap.effect, noise, names), key="cmp_gap", alt=said)
         floor = f"Grey band: {where}, {words.points(noise)}. A gap inside it can be chance alone."
-        st.caption(f"{floor if noise.point is not None else where.capitalize() + '.'} Interval: {gap.effect.method}.")
+        lacking = f"{where[:1].upper()}{where[1:]}."
+        st.caption(f"{lacking if noise.point is None else floor} Interval: {gap.effect.method}.")
     ahead = sum(draw > 0 for draw in draws)
     with right:
         odds = f"{names[1]} ahead in {ahead} of {len(draws)} draws"
         if draws:
-            st.plotly_chart(
-                compare_charts.odds(draws, names), key="cmp_odds", alt=odds, config={"displayModeBar": False}
-            )
+            frame.draw(compare_charts.odds(draws, names), key="cmp_odds", alt=odds)
         st.caption(f"{odds}: each dot is an equally likely value of the gap (bootstrap over tasks).")
     rule = found.b.run.config.race
     lower = "unknown" if gap.lower is None else f"{100 * gap.lower:+.1f} pp"
@@ -185,9 +182,7 @@ def _forest(found: Pairing, gap: Comparison) -> None:
     st.subheader("The gap in each app", anchor=False)
     apps = found.by_app()
     said = "; ".join(f"{app} {words.points(made.effect)}, n = {made.effect.n}" for app, made in apps.items())
-    st.plotly_chart(
-        compare_charts.forest(apps, gap), key="cmp_apps", alt=f"Gap per app: {said}", config={"displayModeBar": False}
-    )
+    frame.draw(compare_charts.forest(apps, gap), key="cmp_apps", alt=f"Gap per app: {said}")
     st.caption("Bars are 95 % intervals over tasks; a task over two apps counts in both. Diamond: all tasks together.")
 
 

@@ -54,7 +54,7 @@ def _chart(shown: list[Priced], cost: Measure, several: bool) -> None:
     members = frontier.staircase(shown)
     told = [f"{p.name} {words.percent(p.success)} at {frontier.cost_text(p, cost)}" for p in members]
     said = "; ".join(told[:MOST_TOLD]) + (f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else "")
-    st.plotly_chart(
+    frame.draw(
         frontier.chart(shown, cost, several),
         key="frontier",
         on_select="rerun",

@@ -32,13 +32,12 @@ def page() -> None:
     with left:
         said = node.said_of(nodes)
         flags = {n.id: " · ".join(story.tags(n.harness_id)) for n in story.population.candidates}
-        st.plotly_chart(
+        frame.draw(
             charts.tree(nodes, chosen.id, {k: v for k, v in flags.items() if v}),
             key="tree",
             on_select=_take_click,
             selection_mode="points",
             alt=f"Lineage: {said}",
-            config={"displayModeBar": False},
         )
         st.caption(
             f"{len(story.population.candidates)} harnesses: {said}. The thick line is the path of the incumbent. "

@@ -69,10 +69,9 @@ def _path(story: Story) -> None:
     told = shown if len(shown) <= MOST_NAMED else [p for p in shown if p.verdict in ("start", "promote")][-MOST_NAMED:]
     said = "; ".join(f"{p.name} {words.percent(p.success)} ({p.verdict})" for p in told)
     rest = f"; {len(shown) - len(told)} more are marks without a name" if len(told) < len(shown) else ""
-    st.plotly_chart(
+    frame.draw(
         charts.incumbent_path(points, {p.candidate for p in told}),
         alt=f"Success on dev: {said}{rest}",
-        config={"displayModeBar": False},
     )
     tail = f" Not drawn, success unknown: {', '.join(unknown[:MOST_NAMED])}" if unknown else ""
     tail += f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""

@@ -73,12 +73,11 @@ def _steps(rollout: Rollout) -> int:
         "next", icon=":material/arrow_forward:", on_click=_go, args=(step + 1,), disabled=step >= last, shortcut="Right"
     )
     rest.caption(" · ".join(m.label for m in theme.CHANNELS.values()) + " · ✕ error in the turn")
-    st.plotly_chart(
+    frame.draw(
         charts.time_bar(rollout.turns, step - 1),
         key="time_bar",
         on_select=_take_click,
         selection_mode="points",
-        config={"displayModeBar": False},
         alt=f"{last} turns by seconds and channel; turn {step} is chosen",
     )
     return step - 1
