@@ -46,9 +46,10 @@ class Tab:
         """Waits until a JavaScript expression is true, and returns its value."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := await self.value(expression)):
-            shown = await self.value("document.body.innerText")
-            assert time.monotonic() < deadline, f"never true: {expression}; the page says: {str(shown)[:600]}"
-            await asyncio.sleep(0.2)
+            if time.monotonic() > deadline:
+                shown = await self.value("document.body.innerText")
+                raise AssertionError(f"never true: {expression}; the page says: {str(shown)[:600]}")
+            await asyncio.sleep(0.05)
         return found
 
     async def press(self, key: str) -> None:
