@@ -55,11 +55,15 @@ async def _proposed(lab: Lab, seats: Sequence[Seat], population: Population) -> 
 
 
 def in_turn(seats: Sequence[Seat], population: Population) -> list[Seat]:
-    """Who is asked first, second, ...: who has waited for `every` candidates of others, the rest as in the config, and
-    last those who have to wait still, so that a run does not end before they are done."""
+    """Who is asked first, second, ...: who has waited for `every` candidates of others, the longest wait first, so that
+    none is passed over for ever; the rest as in the config; and last those who have to wait still, so that a run does
+    not end before they are done."""
 
-    def rank(seat: Seat) -> int:
-        return 1 if seat.section.every is None else 0 if _waited(seat, population) >= seat.section.every else 2
+    def rank(seat: Seat) -> tuple[int, int]:
+        if seat.section.every is None:
+            return 1, 0
+        waited = _waited(seat, population)
+        return (0, -waited) if waited >= seat.section.every else (2, 0)
 
     return sorted(seats, key=rank)
 
