@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from devset.task import Task
 from evolver.budget import Budget
 from evolver.config import RunConfig
+from evolver.live import watched
 from evolver.protocols import Executor, Grader, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Score, Scorecard
 from evolver.redact import keys_in, redacted_record
@@ -188,7 +189,8 @@ class Lab:
     async def run(self, job: Job, role: Role) -> tuple[Rollout, bytes | None]:
         """`play` without the grading: the rollout and the frozen home."""
         try:
-            rollout, state = await run_rollout(job, self.sandboxes, self.store.put_blob)
+            with watched(self.store.path, job) as shown:
+                rollout, state = await run_rollout(shown, self.sandboxes, self.store.put_blob)
         except Interrupted as stop:
             self.record(stop.rollout)
             self._charge(stop.rollout, role)

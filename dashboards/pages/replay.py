@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
-
 import streamlit as st
 
-from dashboards import beside, charts, frame, theme, words
+from dashboards import beside, charts, frame, theme, turns, watch, words
 from dashboards.app import FOLDER
-from dashboards.frames import seen_by, with_rings
+from dashboards.frames import seen_by
 from dashboards.queries import AttemptRow
 from dashboards.views import Story
 from evolver.errors import UsageError
 from evolver.phrasing import UNKNOWN, count
-from evolver.records import Image, Rollout, Turn
+from evolver.records import Rollout
 
 
 def page() -> None:
     story = frame.story()
     asked = st.query_params.get("r", "")
     row = story.run.attempt(asked)
+    if row is None and watch.is_playing(story, asked):
+        watch.watch(asked)
+        return
     if row is None:
         st.warning(f"No rollout `{asked[:80] or '(none given)'}` in this run.")
         st.page_link(str(FOLDER / "rollouts.py"), label="All rollouts", icon=":material/list:")
@@ -96,24 +97,17 @@ def _take_click() -> None:
 
 
 def _turn(story: Story, rollout: Rollout, step: int) -> None:
-    _title(rollout, step)
+    turns.title(rollout.turns[step])
     turn = rollout.turns[step]
     if st.toggle("screen in full width", key="wide", bind="query-params"):
         _screens(story, rollout, step)
-        _words(turn, "this")
+        turns.spoken(turn, "this")
         return
     left, right = st.columns([3, 2])
     with left:
         _screens(story, rollout, step)
     with right:
-        _words(turn, "this")
-
-
-def _title(rollout: Rollout, step: int) -> None:
-    turn = rollout.turns[step]
-    st.markdown(f"**Turn {step + 1}** · {theme.CHANNELS[turn.channel].label} · {turn.summary or '(no summary)'}")
-    if turn.slip:
-        st.badge(f"simulated slip: {turn.slip}", icon=":material/error:", color="orange")
+        turns.spoken(turn, "this")
 
 
 def _both(story: Story, rollout: Rollout, other: Rollout, step: int) -> None:
@@ -126,64 +120,21 @@ def _both(story: Story, rollout: Rollout, other: Rollout, step: int) -> None:
             if step >= len(one.turns):
                 st.info(f"This attempt had ended after turn {len(one.turns)}: {one.stop_reason}.")
                 continue
-            _title(one, step)
-            _screen(story, seen_by(one, step), one.turns[step], marked=True)
-            _words(one.turns[step], name)
+            turns.title(one.turns[step])
+            turns.screen(story, seen_by(one, step), one.turns[step], marked=True)
+            turns.spoken(one.turns[step], name)
 
 
 def _screens(story: Story, rollout: Rollout, step: int) -> None:
     turn = rollout.turns[step]
     before, after = st.tabs(["what it acted on", "what came of it"])
     with before:
-        _screen(story, seen_by(rollout, step), turn, marked=True)
+        turns.screen(story, seen_by(rollout, step), turn, marked=True)
     with after:
-        _screen(story, turn.observed.image, turn, marked=False)
+        turns.screen(story, turn.observed.image, turn, marked=False)
         if turn.observed.text:
             with st.expander("elements on the screen, as text"):
                 frame.long_text(turn.observed.text, "elements")
-
-
-def _screen(story: Story, image: Image | None, turn: Turn, *, marked: bool) -> None:
-    if image is None:
-        st.info("No screenshot was taken here: this harness did not ask for one.", icon=":material/visibility_off:")
-        return
-    try:
-        png = story.run.blob(image.frame_id)
-    except UsageError as error:
-        st.warning(f"The screenshot can't be shown: {error}", icon=":material/broken_image:")
-        return
-    drawn = with_rings(png, turn.completion.calls if marked else ())
-    if drawn is None:
-        st.warning(f"The screenshot can't be shown: blob {image.frame_id} is no image.", icon=":material/broken_image:")
-        return
-    st.image(drawn, width="stretch", alt=turn.summary)
-    st.caption(f"{image.width} × {image.height} px · frame {words.short(image.frame_id)}")
-
-
-def _words(turn: Turn, whose: str) -> None:
-    said = turn.completion
-    if said.reasoning:
-        with st.expander("reasoning", expanded=len(said.reasoning) < 800):
-            st.text(said.reasoning)
-    if said.text:
-        st.text(said.text)
-    if said.invalid:
-        st.error(f"The reply could not be used: {said.invalid}")
-    results = {r.call_id: r for r in turn.results}
-    for call in said.calls:
-        st.code(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", language="json", wrap_lines=True)
-        result = results.get(call.id)
-        if result is None:
-            st.caption("no result: the call was not run")
-            continue
-        st.caption(f"{'✕ error' if result.is_error else 'result'} · {words.seconds(result.seconds)}")
-        frame.long_text(result.text or "(empty)", f"{whose} result {call.id}")
-    used = said.usage
-    st.caption(
-        f"{count(used.input_tokens)} tokens in, {count(used.output_tokens)} out "
-        f"(counted by {used.counted_by}) · "
-        f"model {words.seconds(turn.model_s)}, tools {words.seconds(turn.tools_s)}"
-    )
 
 
 def _graded(story: Story, rollout: Rollout) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboards import frame, pairing, theme, words
+from dashboards import frame, pairing, theme, watch, words
 from dashboards.queries import PAGE_ROWS, AttemptRow
 from dashboards.views import Story
 from evolver.phrasing import UNKNOWN, count
@@ -27,6 +27,7 @@ REPLAY = "replay"
 def page() -> None:
     story = frame.story()
     st.header("What really happened in each attempt?", anchor=False)
+    watch.now()
     total, sealed = story.run.count(), story.run.sealed
     if sealed:
         st.info(

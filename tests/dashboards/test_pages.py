@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evolver.config import OpenAISpec, RunConfig
+from evolver.records import Rollout
 from evolver.store import Store
 from tests.dashboards.reader import Reader, said
 
@@ -25,7 +26,7 @@ def test_every_page_says_what_the_run_holds(reader: Reader) -> None:
     expected = {
         "overview": ["beta1", "+56.2 pp [+31.0, +77.0]", "16 paired tasks", "✕ reject", "90.0 %"],
         "lineage": ["◇ inconclusive", "○ undecided", "tools: + bash", "diff --git", "beta1 should need fewer turns"],
-        "compare": ["No gap is shown: no task pairs", "0 of 16 tasks pair", "8: played by A alone", "T tools"],
+        "compare": ["No gap is shown: no task pairs", "0 of 8 tasks pair", "4: played by A alone", "T tools"],
         "frontier": ["on the frontier", "1,800 [1,500, 2,100]", "● on it"],
         "channels": ["calc", "mousepad", "unknown", "n=14"],
         "gap": ["-15.0 pp [-27.0, -3.0]", "40 test tasks", "student seeds: 0, 1", "not defined", "untrained control"],
@@ -107,12 +108,14 @@ def test_u22_a_value_that_is_no_number_is_unknown_everywhere(
     for log in ("evaluations", "decisions", "gaps", "distillations", "scorecards", "ledger"):
         file = run_copy / f"{log}.jsonl"
         names = "point|low|high|tokens_per_solved|cost_usd|seconds_per_task|flip_rate_aa|train_loss_first|rubric"
-        file.write_text(re.sub(rf'"({names})": -?[\d.]+', rf'"\1": {bad}', file.read_text()))
+        damaged = re.sub(rf'"({names})": ?-?[\d.]+', rf'"\1":{bad}', file.read_text())
+        assert damaged != file.read_text()
+        file.write_text(damaged)
     reader = Reader(run_copy.parent, monkeypatch)
     for page in PAGES:
         text = said(reader.open(page, r=ROLLOUT))
         assert not re.search(r"\b(nan|inf)\b|1\.79", text, re.IGNORECASE)
-        assert "unknown" in text or page == "replay"
+        assert "unknown" in text or page in ("replay", "compare")
 
 
 @pytest.mark.parametrize(
@@ -195,3 +198,19 @@ def test_u25_a_harness_has_the_same_figures_whatever_else_is_shown(reader: Reade
     both = app.multiselect(key="ch").set_value(["beta1", "alpha"]).run().dataframe[0].value
     kept = both[both["harness"] == "beta1"].reset_index(drop=True)
     assert kept.equals(alone.reset_index(drop=True))
+
+
+def test_an_attempt_can_be_watched_while_it_is_played(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rollout = Store.open(run_copy).all(Rollout)[16]
+    (run_copy / "live").mkdir()
+    file = run_copy / "live" / "r-live.jsonl"
+    head = {"key": rollout.key.model_dump(mode="json"), "started_at": rollout.started_at}
+    file.write_text("".join([json.dumps(head) + "\n", *(t.model_dump_json() + "\n" for t in rollout.turns[:2])]))
+    reader = Reader(run_copy.parent, monkeypatch)
+    text = said(reader.open("rollouts"))
+    assert "1 being played" in text and "turn 3](replay?r=r-live)" in text
+    app = reader.open("replay", r="r-live")
+    text = said(app)
+    assert "2 turns finished" in text and "Turn 2" in text and "python3 total.py" in text
+    file.unlink()
+    assert "No rollout `r-live`" in said(app.run())
