@@ -24,6 +24,7 @@ from tests.sandboxes.conftest import KINDS, available
 from tests.sandboxes.desk import at, element
 
 pytestmark = [pytest.mark.desktop, pytest.mark.browser]
+KEYS = ("F12", "ctrl+shift+i", "ctrl+u", "ctrl+s", "ctrl+o", "ctrl+p", "ctrl+t", "ctrl+n", "ctrl+shift+n")
 RIGHT, WRONG, ECHO = (450, 225), (450, 405), (450, 585)  # three pixels of the screen are one of the page
 
 
@@ -76,7 +77,7 @@ async def test_s43_g17_there_is_no_other_way_to_a_reward(kind: str, task: Task, 
     try:
         box = await opened(backend, task)
         windows = await box.windows()
-        for keys in ("F12", "ctrl+shift+i", "ctrl+u", "ctrl+s", "ctrl+o", "ctrl+p"):
+        for keys in KEYS:
             await box.act(Act("key", keys=keys))
         await box.screenshot(settle_s=3)
         assert await box.windows() == windows
@@ -93,6 +94,20 @@ async def test_s43_g17_there_is_no_other_way_to_a_reward(kind: str, task: Task, 
         await box.screenshot(settle_s=3)
         await click(box, RIGHT)
         assert await graded(box, task, tmp_path) == (0.0, "the page gave -1")
+    finally:
+        await backend.aclose()
+
+
+async def test_g17_a_page_is_shown_without_gtk_which_loads_any_library_that_the_screen_names(task: Task) -> None:
+    backend = open_backend(available("local"), spares=0)  # there the agent may look into the browser
+    try:
+        box = await opened(backend, task)
+        look = (
+            "for one in $(pgrep -x pcmanfm) $(pgrep -f user-data-dir=/tmp/.witness); do "
+            "grep -q libgtk /proc/$one/maps && cat /proc/$one/comm; done; pgrep -c chromium"
+        )
+        *with_gtk, browsers = (await box.exec(look, timeout_s=20)).output.split()
+        assert with_gtk == ["pcmanfm"] and int(browsers) > 1
     finally:
         await backend.aclose()
 
