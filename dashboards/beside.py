@@ -49,10 +49,17 @@ def chosen(story: Story, row: AttemptRow) -> Rollout | None:
         return None
     said = {key: f"{story.name(one.harness_id)} · {_said(one)} ({one.purpose}) · {key}" for key, one in rest.items()}
     label = "beside it" if len(rest) < MOST else f"beside it (the {MOST} nearest; any other by its id in the address)"
+    options, key = [NONE, *said], f"beside {row.id}"
+    index = options.index(str(asked)) if asked in said else 0
+    # Not bound to the address, which would hold what is shown of an option instead of its id.
     picked = st.selectbox(
-        label, [NONE, *said], key="beside", bind="query-params", format_func=lambda key: said.get(key, NONE)
+        label, options, index=index, key=key, on_change=_named, args=(key,), format_func=lambda k: said.get(k, NONE)
     )
     return _rollout(story, row, str(picked)) if picked in said else None
+
+
+def _named(key: str) -> None:
+    st.query_params["beside"] = st.session_state[key]
 
 
 def _rollout(story: Story, row: AttemptRow, rollout_id: str) -> Rollout | None:

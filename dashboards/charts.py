@@ -12,6 +12,7 @@ from dashboards.tree import Node
 from dashboards.views import PathPoint
 from evolver.records import Interval, Turn
 
+MOST_LANES = 12
 MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
 
 
@@ -30,6 +31,11 @@ def _arm(high: float | None, low: float | None) -> float:
     return 0.0 if high is None or low is None else 100 * (high - low)
 
 
+def _bare(interval: Interval) -> Interval:
+    """The point alone, for a mark among hundreds."""
+    return interval.model_copy(update={"low": None, "high": None})
+
+
 def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Figure:
     """Success on dev over tokens spent: the incumbent as a step line, every decided candidate as a mark; those whose
     candidate is in `named` have their name beside them."""
@@ -46,7 +52,7 @@ def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Fi
             name="incumbent",
             hoverinfo="skip",
         )
-    for verdict, mark in theme.VERDICTS.items():
+    for verdict, mark in reversed(theme.VERDICTS.items()):  # the incumbents lie on top
         some = [p for p in known if p.verdict == verdict]
         if some:
             figure.add_scatter(
@@ -56,11 +62,11 @@ def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Fi
                 name=mark.word,
                 text=[p.name if p.candidate in named else "" for p in some],
                 textposition="top right",
-                error_y=_arms([p.success for p in some]),
+                error_y=_arms([p.success if p.candidate in named else _bare(p.success) for p in some]),
                 marker={
                     "color": mark.colour,
                     "symbol": mark.symbol,
-                    "size": 12,
+                    "size": [12 if p.candidate in named else 5 for p in some],
                     "line": {"width": 2, "color": mark.colour},
                 },
                 customdata=[[p.name, words.percent(p.success), p.success.n] for p in some],
@@ -91,6 +97,7 @@ def tree(nodes: Sequence[Node], chosen: str | None, flags: Mapping[str, str]) ->
         line = {"width": 6, "color": theme.BLUE} if thick else {"width": 1.5, "color": theme.GREY}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", showlegend=False)
     _stand_out(figure, at, chosen, flags)
+    few = max((n.y for n in nodes), default=0.0) <= MOST_LANES  # else names would lie on the marks below them
     for verdict, mark in theme.VERDICTS.items():
         some = [n for n in nodes if n.verdict == verdict]
         if some:
@@ -100,9 +107,10 @@ def tree(nodes: Sequence[Node], chosen: str | None, flags: Mapping[str, str]) ->
                 mode="markers+text",
                 name=mark.word,
                 customdata=[n.id for n in some],
-                text=[f"<br>{n.name}" for n in some],
+                text=[f"<br>{n.name}" if few or n.on_path or verdict == "folded" else "" for n in some],
                 textposition="bottom center",
-                hovertemplate="%{text}<br>" + mark.word + "<extra></extra>",
+                hovertext=[n.name for n in some],
+                hovertemplate="%{hovertext}<br>" + mark.word + "<extra></extra>",
                 marker={
                     "color": mark.colour,
                     "symbol": mark.symbol,

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from dashboards.theme import BLUE, DARK_PAGE, LIGHT_PAGE
+from dashboards.theme import BLUE, DARK_ACCENT, DARK_PAGE, LIGHT_PAGE
 from evolver.errors import NotReady, UsageError
 
 FIRST_PORT, LAST_PORT = 8501, 8599
@@ -34,7 +34,7 @@ FLAGS = (
     "--client.showErrorDetails=none",
     "--client.toolbarMode=viewer",
     f"--theme.light.primaryColor={BLUE}",
-    f"--theme.dark.primaryColor={BLUE}",
+    f"--theme.dark.primaryColor={DARK_ACCENT}",
     f"--theme.light.backgroundColor={LIGHT_PAGE}",
     f"--theme.dark.backgroundColor={DARK_PAGE}",
     "--logger.level=error",

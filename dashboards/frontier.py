@@ -19,6 +19,7 @@ from evolver.records import Evaluation, Interval
 
 Measure = Literal["tokens", "money", "seconds"]
 MOST_NAMES = 12
+MOST_CROSSES = 40  # of one kind; more would hide the marks
 AXES: dict[Measure, str] = {
     "tokens": "tokens per task",
     "money": "US dollars per attempt",
@@ -113,8 +114,8 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
             name=word,
             customdata=[[p.run, p.label, words.percent(p.success)] for p in some],
             hovertemplate="%{customdata[0]}: %{customdata[1]}<br>%{customdata[2]}, %{x:,.4g}<extra></extra>",
-            error_x=_cost_arms(some, look.colour),
-            error_y=_success_arms(some, look.colour),
+            error_x=_cost_arms(some if len(some) <= MOST_CROSSES else [], look.colour),
+            error_y=_success_arms(some if len(some) <= MOST_CROSSES else [], look.colour),
             marker={
                 "color": look.colour,
                 "symbol": look.symbol,
@@ -142,8 +143,10 @@ def _names(figure: go.Figure, members: Sequence[Priced], several: bool) -> None:
     log = all((p.cost or 0.0) > 0 for p in members)
     for place, point in enumerate(reversed(members[-MOST_NAMES:])):
         at = math.log10(point.cost or 1.0) if log else point.cost
+        down = 1 if (point.success.point or 0.0) > 0.4 else -1
         figure.add_annotation(
-            x=at, y=100 * (point.success.point or 0.0), text=_short(point, several), ax=40, ay=90 + 24 * place,
+            x=at, y=100 * (point.success.point or 0.0), text=_short(point, several), ax=40,
+            ay=down * (80 + 24 * (place % 5)),
             showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=theme.GREY, xanchor="left", standoff=8,
         )  # fmt: skip
 

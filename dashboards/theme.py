@@ -8,6 +8,7 @@ from evolver.marks import BLUE, GREEN, GREY, PURPLE, VERMILLION, Mark
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#0e1117"
 HALO = "#ffffff"
 LIGHT_TEXT, DARK_TEXT = "#31333f", "#fafafa"  # of every word in a chart
+DARK_ACCENT = "#2e8bc8"  # of what is chosen: blue, light enough to be read on the dark page
 
 VERDICTS = {**marks.VERDICTS, "missing": Mark(GREY, "cross-open", "＋", "not in this run")}
 VERDICTS["folded"] = Mark(GREY, "triangle-down-open", "▽", "closed branches, folded")

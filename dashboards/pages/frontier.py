@@ -65,7 +65,8 @@ def _chart(shown: list[Priced], cost: Measure, several: bool) -> None:
     lost = sum(not p.known for p in shown)
     st.caption(
         f"{len(members)} of {len(shown)} harnesses are on the frontier: {said}. {lost} without a known cost or success "
-        "are not drawn and can't be on it. Crosses are 95 % intervals over tasks; a place on the frontier is of "
+        "are not drawn and can't be on it. Crosses are 95 % intervals over tasks (not drawn for more than "
+        f"{frontier.MOST_CROSSES} of a kind); a place on the frontier is of "
         "points, not proven."
     )
     _selected(shown)

@@ -41,7 +41,7 @@ def page() -> None:
         )
         st.caption(
             f"{len(story.population.candidates)} harnesses: {said}. The thick line is the path of the incumbent. "
-            "A green flag marks a stage or a frozen harness. Click a mark to open it."
+            "A green flag marks a stage or a frozen harness. Click a mark to open it, point at it to see its name."
         )
     _table(story)
     frame.words_table(stages_table(story.run, story.names))

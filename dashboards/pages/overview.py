@@ -68,7 +68,7 @@ def _path(story: Story) -> None:
         return
     told = shown if len(shown) <= MOST_NAMED else [p for p in shown if p.verdict in ("start", "promote")][-MOST_NAMED:]
     said = "; ".join(f"{p.name} {words.percent(p.success)} ({p.verdict})" for p in told)
-    rest = f"; {len(shown) - len(told)} more are marks without a name" if len(told) < len(shown) else ""
+    rest = f"; {len(shown) - len(told)} more are small marks without name" if len(told) < len(shown) else ""
     frame.draw(
         charts.incumbent_path(points, {p.candidate for p in told}),
         alt=f"Success on dev: {said}{rest}",

@@ -93,3 +93,7 @@ async def test_u32_the_cells_of_a_comparison_are_addresses_that_open_their_rollo
             assert await page.until(f"{link}?.innerText") == "3 only B"
             await page.call("Page.navigate", url=str(await page.value(f"{link}.href")))
             await page.until(f"{says('3 of 16 rollouts')} && {says('only B solves it')}")
+            # A row of that list leads to the replay of B's attempt, and A's is the one named beside it.
+            b, a = (f"r-{ids[name][-6:]}-demonstrator-race-task-003-0" for name in ("beta1", "alpha"))
+            await page.call("Page.navigate", url=f"{server.url}/replay?r={b}&beside={a}")
+            await page.until(f"document.querySelector('[data-testid=stSelectbox] input')?.value.includes('{a}')")

@@ -106,7 +106,7 @@ def test_u10_every_cap_says_how_much_there_is(reader: Reader) -> None:
     assert "101 to 200 of 500 that fit, of 500 candidates" in text
     assert re.search(r"500 harnesses: .* closed ones folded into ▽", text)
     app = reader.open("replay", r=f"r-{MANY - 7:016x}")
-    assert f"the {MOST} nearest; any other by its id in the address" in app.selectbox(key="beside").label
+    assert f"the {MOST} nearest; any other by its id in the address" in app.selectbox(key=f"beside {rollout}").label
     assert "The first 100 of 500: the frontier, then the most successful." in said(reader.open("frontier"))
 
 
@@ -218,8 +218,10 @@ def test_another_harness_at_the_same_task_stands_beside_it_and_the_first_differe
     store.append(one.model_copy(update={"id": "r-other", "key": key, "turns": tuple(turns)}))
     reader = Reader(run_copy.parent, monkeypatch)
     app = reader.open("replay", r=one.id, step="1")
-    assert app.selectbox(key="beside").options[1].startswith("cccccccc"), "the same number of another harness is first"
-    app.selectbox(key="beside").set_value("r-other").run()
+    assert app.selectbox(key=f"beside {one.id}").options[1].startswith("cccccccc"), (
+        "the same number of another harness is first"
+    )
+    app.selectbox(key=f"beside {one.id}").set_value("r-other").run()
     assert "The two go the same way for 2 turns; then: **other calls**" in said(app)
     next(b for b in app.button if b.label == "to the first divergence").click().run()
     assert app.number_input(key="step").value == 3 and '"Tab"' in said(app) and "after they parted" in said(app)
