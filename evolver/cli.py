@@ -22,6 +22,7 @@ from evolver.commands import (
     admission,
     compose,
     experiment,
+    gap,
     harness,
     history,
     judge,
@@ -87,7 +88,6 @@ app = typer.Typer(
 app.command()(experiment.demo)
 app.command()(experiment.run)
 app.command()(experiment.propose)
-app.command()(experiment.gap)
 app.command()(experiment.report)
 app.command()(milestones.stage)
 app.command()(milestones.finalize)
@@ -103,6 +103,7 @@ tasks.app.command()(compose.prove)
 tasks.app.command()(overlap.overlap)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
+app.add_typer(gap.app, name="gap")
 app.add_typer(judge.app, name="judge")
 app.add_typer(harness.app, name="harness")
 app.add_typer(harness.app, name="harnesses", hidden=True)

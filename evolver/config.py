@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, ValidationError, field_validator, model_v
 
 from evolver.errors import UsageError
 from evolver.faults import faults
+from evolver.looks import GapConfig
 from evolver.records import Finite, ImageRule, Role
 from evolver.safeguards import ChecksConfig, Count, FinalConfig, GuardsConfig, Positive, Section
 from evolver.taskset import ImportedConfig, TaskLimitsConfig
@@ -217,12 +218,6 @@ class DistilConfig(Section):
     max_promotions: Count = 2
 
 
-class GapConfig(Section):
-    """Pairs (A, B) whose teacher and student gaps B minus A are measured; each a harness name or id."""
-
-    pairs: tuple[tuple[str, str], ...] = ()
-
-
 class Cap(Section):
     """Upper bounds; absent = none. `tokens` counts input and output."""
 
@@ -288,6 +283,15 @@ class RunConfig(Section):
     def _a_rollout_is_no_stall(self) -> RunConfig:
         if self.stalled_s <= self.sandbox.ttl_s:
             raise ValueError(f"stalled_s = {self.stalled_s:g} must be more than sandbox.ttl_s, {self.sandbox.ttl_s:g}")
+        return self
+
+    @model_validator(mode="after")
+    def _looks_have_students(self) -> RunConfig:
+        last, tasks = self.gap.looks[-1:], self.tasks.test
+        if last and last[0].seeds > len(self.distil.seeds):
+            raise ValueError(f"gap.looks wants {last[0].seeds} seeds, distil.seeds has {len(self.distil.seeds)}")
+        if last and tasks is not None and last[0].tasks > tasks:
+            raise ValueError(f"gap.looks wants {last[0].tasks} test tasks, tasks.test = {tasks}")
         return self
 
     @model_validator(mode="after")

@@ -19,12 +19,13 @@ from evolver.compare import Arms, compare, flip_rates
 from evolver.disk import make_folder, on_disk, replace
 from evolver.errors import UsageError
 from evolver.ground import tasks_of, with_imported
-from evolver.intervals import DIFFERENCE, mean_interval, nothing, success_interval
+from evolver.intervals import DIFFERENCE, mcnemar_p, mean_interval, nothing, success_interval
 from evolver.lab import Attempt, Lab
 from evolver.population import final_cards, mean_success, per_task, success_value
 from evolver.race import dev_cards, interleaved, population_of
 from evolver.records import Arm, Final, Frozen, Interval, Scorecard
 from evolver.score import tasks_hash
+from evolver.stages import require_teacher_of_stage
 from harnesses.tree import read_archive
 
 WHY = "final"
@@ -39,6 +40,7 @@ async def finalize(lab: Lab, *, tasks: Tasks | None = None) -> Final:
         return known[-1]
     if population_of(lab).incumbent is None:
         raise UsageError(f"{lab.store.path} has no lineage yet: run it first")
+    require_teacher_of_stage(lab.store)
     sealed = (tasks or partial(_open_once, lab))("test", lab.config.tasks.test)
     require_fit_judge(lab, sealed)
     frozen = _freeze(lab, sealed)
@@ -149,15 +151,11 @@ def _result(lab: Lab, frozen: Frozen, tasks: Sequence[Task], cards: dict[str, li
 
 def mcnemar(ours: Sequence[Scorecard], theirs: Sequence[Scorecard], number: int) -> float | None:
     """Exact two-sided McNemar test of one attempt a task in each arm; None without a common task."""
-    from scipy.stats import binomtest
-
     first = [{c.key.task_id: c.success for c in arm if c.key.attempt == number} for arm in (ours, theirs)]
     pairs = [(first[0][task], first[1][task]) for task in first[0].keys() & first[1].keys()]
     pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
     won, lost = sum(a is True and not b for a, b in pairs), sum(b is True and not a for a, b in pairs)
-    if not pairs:
-        return None
-    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    return mcnemar_p(won, lost) if pairs else None
 
 
 def _arm(name: str, frozen: Frozen, cards: Sequence[Scorecard], seed: int) -> Arm:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from evolver.crossed import difference, mean
 from evolver.errors import UsageError
-from evolver.intervals import DIFFERENCE, SHARE, Span, alike_interval, nothing, success_interval
+from evolver.intervals import DIFFERENCE, Span, alike_interval, mcnemar_p, nothing, success_interval
 from evolver.population import cards_of, final_cards, per_task, require_one_version, success_value
-from evolver.records import Distillation, Gap, Interval, Scorecard
+from evolver.records import Distillation, Gap, Interval, Scorecard, SeedTest
 
 if TYPE_CHECKING:
     from evolver.store import Store
@@ -35,7 +36,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The intervals of a Gap record (differences are B minus A)."""
+    """The intervals of a Gap record (differences are B minus A); `student_p` is None without two seeds an arm."""
 
     teacher_gap: Interval
     student_a: Interval
@@ -45,10 +46,11 @@ class Estimates:
     lift_b: Interval
     amplification: Interval
     notes: tuple[str, ...]
+    student_p: float | None = None
 
 
 class _Draws:
-    """Bootstrap draws that every estimate shares: tasks are resampled together for all arms, seeds within an arm."""
+    """Bootstrap draws that both gaps of a ratio share: tasks are resampled together for all arms, seeds within one."""
 
     def __init__(self, n_tasks: int, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -89,61 +91,66 @@ def _seed_effects(arm: Array) -> Array:
 
 
 def estimate(
-    teachers: tuple[Array, Array], students: tuple[Array, Array], controls: tuple[Array, Array], seed: int
+    teachers: tuple[Array, Array],
+    students: tuple[Array, Array],
+    controls: tuple[Array, Array],
+    seed: int,
+    level: float = 0.05,
 ) -> Estimates:
     """The pure core. Teachers and controls have shape (tasks,), students (seeds, tasks); all in one order of tasks.
 
-    An arm without data has size 0, and what needs it comes out empty (all None).
+    The interval of the student gap covers 1 - `level`, all others 95 %. An arm without data has size 0, and what needs
+    it comes out empty (all None).
     """
     n = next((arm.shape[-1] for arm in (*teachers, *students, *controls) if arm.size), 0)
     if n == 0:
         none = nothing()
         return Estimates(none, none, none, none, none, none, none, ("no common test task is scored in every arm",))
     draws = _Draws(n, seed)
-    played = [None if arm.size == 0 else (float(arm.mean()), draws.mean(arm)) for arm in (*teachers, *controls)]
+    a, b = (None if arm.size == 0 else (float(arm.mean()), draws.mean(arm)) for arm in teachers)
+    teacher_gap = nothing() if a is None or b is None else _interval(b[0] - a[0], b[1] - a[1], n)
     taught = [None if arm.size == 0 else (float(arm.mean()), draws.seeds_mean(arm)) for arm in students]
-    teacher_a, teacher_b, control_a, control_b = played
-    student_a, student_b = taught
-    method = "bootstrap over tasks" if max(len(s) for s in students) <= 1 else "bootstrap over tasks and seeds"
-    teacher_gap = _difference(teacher_b, teacher_a, n, "paired bootstrap over tasks")
-    student_gap = _difference(student_b, student_a, n, f"paired {method}")
-    amplification, notes = _amplification(teacher_gap, (teacher_a, teacher_b), (student_a, student_b), n)
+    amplification, notes = _amplification(teacher_gap, (a, b), (taught[0], taught[1]), n)
     return Estimates(
         teacher_gap=teacher_gap,
-        student_a=_student(students[0], student_a, n, seed),
-        student_b=_student(students[1], student_b, n, seed),
-        student_gap=student_gap,
-        lift_a=_difference(student_a, control_a, n, f"paired {method}"),
-        lift_b=_difference(student_b, control_b, n, f"paired {method}"),
+        student_a=_student(students[0], seed),
+        student_b=_student(students[1], seed),
+        student_gap=_between(students[1], students[0], draws, level),
+        lift_a=_between(students[0], np.atleast_2d(controls[0]), draws),
+        lift_b=_between(students[1], np.atleast_2d(controls[1]), draws),
         amplification=amplification,
         notes=(*_seed_notes(students), *notes),
+        student_p=difference(students[1], students[0]).p if min(map(len, students)) > 1 else None,
     )
 
 
 Drawn = tuple[float, Array] | None
 
 
-def _student(arm: Array, drawn: Drawn, n: int, seed: int) -> Interval:
+def _student(arm: Array, seed: int) -> Interval:
     """Success of an arm's students. A single student's is what its evaluation says."""
-    if drawn is None:
+    if arm.size == 0:
         return nothing()
     if len(arm) == 1:
         return success_interval([float(value) for value in arm[0]], seed)
-    return _interval(drawn, n, "bootstrap over tasks and seeds", SHARE)
+    return mean(arm).interval()
 
 
-def _difference(drawn: Drawn, base: Drawn, n: int, method: str) -> Interval:
-    if drawn is None or base is None:
+def _between(arm: Array, base: Array, draws: _Draws, level: float = 0.05) -> Interval:
+    """`arm` minus `base`, seed-aware where either has seeds to tell from."""
+    if arm.size == 0 or base.size == 0:
         return nothing()
-    return _interval((drawn[0] - base[0], drawn[1] - base[1]), n, method, DIFFERENCE)
+    if len(arm) == len(base) == 1:
+        change = arm[0] - base[0]
+        return _interval(float(change.mean()), draws.mean(change), len(change))
+    return difference(arm, base).interval(1 - level)
 
 
-def _interval(drawn: tuple[float, Array], n: int, method: str, span: Span) -> Interval:
-    point, draws = drawn
+def _interval(point: float, draws: Array, n: int, span: Span = DIFFERENCE) -> Interval:
     if _still(draws):
         return alike_interval(point, n, span)
     low, high = np.clip(np.percentile(draws, [2.5, 97.5]), *span)
-    return Interval(point=point, low=float(low), high=float(high), n=n, method=method)
+    return Interval(point=point, low=float(low), high=float(high), n=n, method="paired bootstrap over tasks")
 
 
 def _still(draws: Array) -> bool:
@@ -187,56 +194,97 @@ def _seed_notes(students: tuple[Array, Array]) -> list[str]:
 # --- from a run's records --------------------------------------------------------------------------------------------
 
 
-def gap(store: Store, a: str, b: str) -> Gap:
-    """The gap of two harness ids on the test split, from what the run holds.
+@dataclass(frozen=True)
+class Part:
+    """The part of a run that a look of the sequential rule takes: `seeds` and `tasks`, judged at `level`."""
+
+    look: int
+    seeds: tuple[int, ...]
+    tasks: frozenset[str]
+    level: float
+
+
+def gap(store: Store, a: str, b: str, part: Part | None = None) -> Gap:
+    """The gap of two harness ids on the test split, from what the run holds, or from a part of it.
 
     Only tasks that every arm has scored count (same versions), and only students of one recipe. The teacher is the one
-    of the distillations, or the only model that is no student's and played both. Raises UsageError when the arms can't
-    be compared.
+    of the distillations, or the only model that is no student's and played both. A harness against itself is an A/A
+    arm: its students are dealt to both sides by turns. Raises UsageError when the arms can't be compared.
     """
     cards = [
         card for card in final_cards(store.all(Scorecard)) if card.key.split == "test" and card.key.purpose == "test"
     ]
     students = [d for d in store.all(Distillation) if d.teacher_harness in (a, b)]
+    if part is not None:
+        cards = [card for card in cards if card.key.task_id in part.tasks]
+        students = [d for d in students if d.seed in part.seeds]
     made = _of_one_recipe(students, {a, b})
     teacher, base = _models(cards, made, (a, b))
-    sides = [_side(cards, [d for d in made if d.teacher_harness == h], h, teacher, base) for h in (a, b)]
+    sides = [_side(cards, mine, h, teacher, base) for h, mine in zip((a, b), _dealt(made, a, b), strict=True)]
     tasks = _common_tasks([arm for s in sides for arm in (s.teacher, s.control, *s.students.values()) if arm])
     require_one_version([c for c in cards if c.key.harness_id in (a, b) and c.key.task_id in tasks])
+    level = 0.05 if part is None else part.level
     found = estimate(
         (_row(sides[0].teacher, tasks), _row(sides[1].teacher, tasks)),
         (_rows(sides[0].students, tasks), _rows(sides[1].students, tasks)),
         (_row(sides[0].control, tasks), _row(sides[1].control, tasks)),
         store.config.seed,
+        level,
     )
     seeds = sorted({seed for side in sides for seed in side.students})
     name = f"{a}|{b}|{teacher}|{base}|{seeds}|{tasks}|{[d.id for d in made]}"
-    teachers = [
-        success_interval([side.teacher[t] for t in tasks] if side.teacher else [], store.config.seed) for side in sides
-    ]
-    controls = [
-        success_interval([side.control[t] for t in tasks] if side.control else [], store.config.seed) for side in sides
+    if part is not None:
+        name += f"|look {part.look} at {part.level}"
+    lone = [
+        [success_interval(list(_row(arm, tasks)), store.config.seed) for arm in (side.teacher, side.control)]
+        for side in sides
     ]
     return Gap(
         id=f"gap-{hashlib.sha256(name.encode()).hexdigest()[:16]}",
         harness_a=a,
         harness_b=b,
-        teacher_a=teachers[0],
-        teacher_b=teachers[1],
+        teacher_a=lone[0][0],
+        teacher_b=lone[1][0],
         teacher_gap=found.teacher_gap,
         student_a=found.student_a,
         student_b=found.student_b,
         student_gap=found.student_gap,
-        control_a=controls[0],
-        control_b=controls[1],
+        control_a=lone[0][1],
+        control_b=lone[1][1],
         lift_a=found.lift_a,
         lift_b=found.lift_b,
         amplification=found.amplification,
         n_tasks=len(tasks),
         student_seeds=tuple(seeds),
-        notes=(*found.notes, *_other_recipes(len(students) - len(made)), *_coverage(cards, tasks, (a, b))),
+        student_p=found.student_p,
+        level=level,
+        look=None if part is None else part.look,
+        mcnemar=_seed_tests(sides, tasks),
+        notes=(
+            *found.notes,
+            *_other_recipes(len(students) - len(made)),
+            *_coverage(cards, tasks, (a, b)),
+            *_overlength(_dealt(made, a, b)),
+        ),
         at=time.time(),
     )
+
+
+def _dealt(made: Sequence[Distillation], a: str, b: str) -> tuple[list[Distillation], list[Distillation]]:
+    """The students of both sides; those of one harness are dealt by turns, in the order of their seeds."""
+    if a != b:
+        return [d for d in made if d.teacher_harness == a], [d for d in made if d.teacher_harness == b]
+    ordered = sorted(made, key=lambda d: d.seed)
+    return ordered[::2], ordered[1::2]
+
+
+def _seed_tests(sides: Sequence[Side], tasks: Sequence[str]) -> tuple[SeedTest, ...]:
+    tests = []
+    for seed in sorted(sides[0].students.keys() & sides[1].students.keys()):
+        a, b = (_row(side.students[seed], tasks) for side in sides)
+        only_b, only_a = int((b > a).sum()), int((a > b).sum())
+        tests.append(SeedTest(seed=seed, only_b=only_b, only_a=only_a, p=mcnemar_p(only_b, only_a)))
+    return tuple(tests)
 
 
 def _of_one_recipe(made: Sequence[Distillation], pair: set[str]) -> list[Distillation]:
@@ -295,6 +343,17 @@ def _coverage(cards: Sequence[Scorecard], tasks: Sequence[str], pair: tuple[str,
     asked = {card.key.task_id for card in cards if card.key.harness_id in pair}
     lost = len(asked) - len(tasks)
     return [f"{lost} of {len(asked)} test tasks are left out: not scored in every arm"] if lost else []
+
+
+def _overlength(sides: Sequence[Sequence[Distillation]]) -> list[str]:
+    """What was too long to learn, arm by arm: a harness with longer turns loses more of its data."""
+    if not any("overlength" in reason for side in sides for d in side for reason in d.dropped):
+        return []
+    said = []
+    for name, side in zip("AB", sides, strict=True):
+        lost = [sum(n for reason, n in d.dropped.items() if "overlength" in reason) for d in side]
+        said.append(f"{sum(lost)} beside {sum(d.rows for d in side)} rows under {name}")
+    return [f"left out of training as too long: {', '.join(said)}"]
 
 
 def _row(arm: Means, tasks: Sequence[str]) -> Array:

@@ -123,6 +123,13 @@ def t_bound(values: Sequence[float], tail: Tail) -> float:
     return float(np.mean(values)) + (width if tail.side == "upper" else -width)
 
 
+def mcnemar_p(won: int, lost: int) -> float:
+    """Exact two-sided McNemar test of pairs that differ: `won` one way, `lost` the other."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+
+
 def pooled_p(tasks: Sequence[tuple[Tally, Tally]]) -> float:
     """One-sided p-value of "the first arm solves more"; a task gives the tallies of both arms, of any size.
 

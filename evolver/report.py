@@ -5,9 +5,12 @@ What is unknown is printed as "unknown", never as 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evolver.audit import Calibration, Opening
 from evolver.baselines import baselines_table, final_table
 from evolver.config import DemonstratorSpec
+from evolver.crossed import holm
 from evolver.decide import cheaper_line
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
@@ -36,7 +39,8 @@ SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train",
 def report(store: Store) -> Report:
     """The whole report of a run directory, as far as the run has come."""
     names = harness_names(store)
-    gaps = [gap_table(gap, names) for gap in newest_gaps(store)] or [
+    newest = newest_gaps(store)
+    gaps = [*(gap_table(gap, names) for gap in newest), *pairs_table(newest, names)] or [
         Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
     ]
     tables = (
@@ -283,14 +287,46 @@ def amplification_text(gap: Gap) -> str:
     return ratio(gap.amplification)
 
 
+def pairs_table(gaps: Sequence[Gap], names: dict[str, str]) -> list[Table]:
+    """The student gaps of all pairs with p-values adjusted for their number (Holm); nothing for fewer than two pairs.
+
+    An A/A arm is shown beside them and adjusts nothing.
+    """
+    tested = [(gap, gap.student_p) for gap in gaps if gap.student_p is not None]
+    if len(tested) < 2:
+        return []
+    adjusted = iter(holm([p for gap, p in tested if gap.harness_a != gap.harness_b]))
+    rows = tuple(
+        (
+            f"{_name(gap.harness_b, names)} - {_name(gap.harness_a, names)}",
+            pp(gap.student_gap),
+            f"{p:.4f}",
+            "A/A" if gap.harness_a == gap.harness_b else f"{next(adjusted):.4f}",
+        )
+        for gap, p in tested
+    )
+    return [Table("Student gaps of all pairs", ("pair", "student gap", "p", "p, adjusted (Holm)"), rows)]
+
+
 def gap_caption(gap: Gap) -> str:
     """n, seeds, how the intervals were made, and what they leave out."""
     seeds = ", ".join(str(seed) for seed in gap.student_seeds) or "none"
     notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in gap.notes)
     return (
         f"{gap.n_tasks} test tasks, scored in every arm; student seeds: {seeds}. "
-        f"Intervals: {gap.student_gap.method}.{notes}"
+        f"Intervals: {gap.student_gap.method}.{_tests(gap)}{notes}"
     )
+
+
+def _tests(gap: Gap) -> str:
+    if gap.student_p is None:
+        return ""
+    look = "" if gap.look is None else f" at look {gap.look + 1}"
+    said = (
+        f" Student gap: p = {gap.student_p:.4f}, {'found' if gap.found else 'not found'}{look} (level {gap.level:.3g})."
+    )
+    each = ", ".join(f"{test.only_b}:{test.only_a} p = {test.p:.3f}" for test in gap.mcnemar)
+    return f"{said} McNemar per seed, blind to training noise (only B solves : only A): {each}." if each else said
 
 
 def _name(harness_id: str, names: dict[str, str]) -> str:

@@ -76,5 +76,10 @@ def _markdown_rows(table: Table) -> str:
 
 def to_json(shown: Report) -> dict[str, object]:
     """One object: title, lines, and each table as a list of rows by column name."""
-    tables = {t.title: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in shown.tables}
+    tables = {table.title: to_rows(table) for table in shown.tables}
     return {"title": shown.title, "lines": list(shown.lines), "tables": tables}
+
+
+def to_rows(table: Table) -> list[dict[str, str]]:
+    """The rows of a table by column name."""
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]

@@ -16,6 +16,9 @@ def distil(
     recipe: Annotated[
         str | None, typer.Option(help="Name or YAML file of a recipe; the run's choice if absent.")
     ] = None,
+    test_tasks: Annotated[
+        int | None, typer.Option(min=1, help="Test tasks that it is measured on; the run's if absent.")
+    ] = None,
 ) -> None:
     """Trains a student on the teacher's rollouts under a harness, and measures it with its untrained control.
 
@@ -29,10 +32,10 @@ def distil(
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # Threads that spin while they wait make each other, and the sandboxes beside them, several times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    asyncio.run(_distil(run, harness, seed, recipe))
+    asyncio.run(_distil(run, harness, (seed, test_tasks), recipe))
 
 
-async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> None:
+async def _distil(run: Path, name: str, which: tuple[int, int | None], recipe_name: str | None) -> None:
     from evolver.calibrate import require_fit_judge
     from evolver.commands.harness import resolved
     from evolver.commands.talk import run_console, say
@@ -42,13 +45,14 @@ async def _distil(run: Path, name: str, seed: int, recipe_name: str | None) -> N
     from training.distil import Splits, distil
     from training.recipe import load_recipe
 
+    seed, test_tasks = which
     recipe = load_recipe(recipe_name or Store.open(run).config.distil.recipe)
     async with open_lab(run) as lab:
         console = run_console(lab.store)
         lab.observers.append(console)
         harness_id = resolved(lab.library, name)
         limits = lab.config.tasks
-        test = tasks_of(lab.store, "test", limits.test, "distil")
+        test = tasks_of(lab.store, "test", test_tasks or limits.test, "distil")
         train = tasks_of(lab.store, "train", limits.train, "distil")
         splits = Splits(train=tuple(train), test=tuple(test))
         require_fit_judge(lab, [*splits.train, *splits.test])

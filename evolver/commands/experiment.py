@@ -1,4 +1,4 @@
-"""Commands that run an experiment and say what it found: demo, run, propose, gap, report."""
+"""Commands that run an experiment and say what it found: demo, run, propose, report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from evolver.config import RunConfig
     from evolver.lab import Lab
-    from evolver.records import Gap
     from evolver.store import Store
 
 DEMO = Path(__file__).parents[1] / "demo.toml"
@@ -128,43 +127,6 @@ def propose(
         raise error if str(tree) in str(error) else UsageError(f"{tree}: {error}") from None
     say(f"candidate {made.name} ({made.harness_id[:12]}) changes {'+'.join(made.components) or 'nothing'}")
     say("next: run the experiment's command again, and it is raced against the incumbent")
-
-
-def gap(
-    run: RunDir,
-    a: Annotated[str, typer.Argument(metavar="A", help="Name or id of harness A.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Name or id of harness B.")],
-    as_json: AsJson = False,
-) -> None:
-    """Teacher gap and student gap of two harnesses, B minus A. What is missing for it is run first.
-
-    \b
-    Example:
-      evolver gap runs/demo beta1 beta2
-    """
-    from evolver.commands.harness import resolved
-    from evolver.report import gap_table, harness_names
-    from evolver.store import Store
-    from evolver.tables import print_tables
-    from harnesses.library import Library
-
-    store = Store.open(run)
-    library = Library(run / "library")
-    pair = resolved(library, a), resolved(library, b)
-    library.close()
-    found = _measured(store, *pair)
-    if found is None:
-        say("not all of it is measured yet: running what is missing")
-        code = drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
-        if code:
-            raise typer.Exit(code)
-        found = _measured(store, *pair)
-    if found is None:
-        raise RuntimeError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
-    if as_json:
-        show_json(found.model_dump(mode="json"))
-    else:
-        print_tables([gap_table(found, harness_names(store))], data_console())
 
 
 def report(
@@ -273,34 +235,6 @@ async def _experiment(lab: Lab) -> int:
     ends: dict[Stop, Literal["target", "plateau"]] = {Stop.TARGET: "target", Stop.PLATEAU: "plateau"}
     _end(lab.store, ends.get(end.reason, "done"), end.detail)
     return 0
-
-
-async def _measure(lab: Lab, a: str, b: str) -> int:
-    from evolver.calibrate import require_fit_judge
-    from evolver.ground import tasks_of
-    from evolver.students import distil_in_child, measure_gaps
-
-    tasks = tasks_of(lab.store, "test", lab.config.tasks.test, "gap")
-    require_fit_judge(lab, tasks)
-    await measure_gaps(lab, [(a, b)], tasks, distil_in_child)
-    return 0
-
-
-def _measured(store: Store, a: str, b: str) -> Gap | None:
-    """The gap as the records have it now, kept as a record; None while an arm is missing."""
-    from evolver.gap import gap as gap_of
-    from evolver.records import Gap
-
-    try:
-        found = gap_of(store, a, b)
-    except UsageError:  # no teacher has played both yet
-        return None
-    if found.student_gap.point is None or found.teacher_gap.point is None:
-        return None
-    known = store.get(Gap, found.id)
-    if known is None:
-        store.append(found)
-    return known or found
 
 
 def drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:

@@ -29,7 +29,7 @@ from evolver.records.attempts import (
     Unit,
     Usage,
 )
-from evolver.records.outcomes import Arm, Distillation, Ending, Final, Frozen, Gap
+from evolver.records.outcomes import Arm, Distillation, Ending, Final, Frozen, Gap, SeedTest
 from evolver.records.verdicts import (
     Candidate,
     ChannelRow,
@@ -80,6 +80,7 @@ __all__ = [
     "RolloutKey",
     "Score",
     "Scorecard",
+    "SeedTest",
     "Stage",
     "StopReason",
     "Text",

@@ -31,8 +31,21 @@ class Distillation(Record):
     checkpoint: str
 
 
+class SeedTest(Record):
+    """Students of one seed under B and A: tasks that only B's solved, only A's, and McNemar's exact two-sided test."""
+
+    seed: int
+    only_b: int
+    only_a: int
+    p: Unit
+
+
 class Gap(Record):
-    """B minus A, for teachers and for their students, on the same test tasks; success in 0..1, differences likewise."""
+    """B minus A, for teachers and for their students, on the same test tasks; success in 0..1, differences likewise.
+
+    `student_p` is the two-sided test of the student gap against chance over tasks and seeds, `level` what it must not
+    exceed at this `look` (from 0; None: the only one). `mcnemar` ignores seeds and is a diagnostic.
+    """
 
     id: str
     harness_a: str
@@ -50,8 +63,17 @@ class Gap(Record):
     amplification: Interval
     n_tasks: int
     student_seeds: tuple[int, ...]
+    student_p: Unit | None = None
+    level: Unit = 0.05
+    look: int | None = None
+    mcnemar: tuple[SeedTest, ...] = ()
     notes: tuple[str, ...]
     at: Finite
+
+    @property
+    def found(self) -> bool | None:
+        """Whether there is a student gap; None where nothing says so."""
+        return None if self.student_p is None else self.student_p <= self.level
 
 
 class Arm(Record):

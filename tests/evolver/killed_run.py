@@ -50,7 +50,7 @@ class KillAfter(CrashAfter):
 
 
 async def experiment(lab: Lab) -> None:
-    async def no_student(run_dir: Path, harness_id: str, seed: int) -> int:
+    async def no_student(run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
         raise AssertionError("no student is asked for")
 
     if not lab.store.all(Frozen):  # from there on `run` refuses, and `finalize` alone goes on

@@ -161,6 +161,7 @@ BAD_WORDS = [
     (("report", "RUN/none"), "no run at"),
     (("gap", "RUN", "beta1", "betta2"), "did you mean"),
     (("gap", "RUN/none", "a", "b"), "no run at"),
+    (("gap", "plan", "--effect", "0"), "above 0 and below 100"),
     (("propose", "RUN", "--from", "gamma", "--tree", "RUN", "--why", "w"), "gamma"),
     (("propose", "RUN", "--from", "alpha", "--tree", "RUN/none", "--why", "w"), "no harness at"),
     (("propose", "RUN", "--from", "alpha", "--tree", "RUN", "--why", "w"), "RUN: candidates.jsonl: unknown file"),
@@ -251,6 +252,17 @@ def test_report_prints_data_to_stdout_and_talk_to_stderr(tmp_path: Path, capsys:
     assert f"page: {path / 'report.html'}" in err and "\x1b" not in out + err
     code, out, _ = called(capsys, "report", str(path), "--json")
     assert code == 0 and set(json.loads(out)["tables"]) >= {"Lineage", "Ledger", "Channels per app"}
+
+
+def test_a_gap_is_measured_by_default_and_planned_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = run_with_harnesses(tmp_path / "run")
+    _, _, default = called(capsys, "gap", str(store.path), "alpha", "betta1")
+    assert "did you mean" in default
+    assert called(capsys, "gap", "measure", str(store.path), "alpha", "betta1")[2] == default
+    code, out, _ = called(capsys, "gap", "plan", "--effect", "12.5", "-k", "5", "-n", "200", "--json")
+    assert code == 0 and json.loads(out)["What this size finds"][0]["power at 12.5 points"] == "0.93"
+    code, out, _ = called(capsys, "gap", "plan", "-k", "1")
+    assert code == 0 and "training noise can't be told from a gap" in out and "The sequential rule" in out
 
 
 def test_reads_have_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

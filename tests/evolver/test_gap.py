@@ -9,7 +9,7 @@ import pytest
 
 from evolver.config import RunConfig
 from evolver.errors import UsageError
-from evolver.gap import Array, Estimates, estimate, gap
+from evolver.gap import Array, Estimates, Part, estimate, gap
 from evolver.records import Distillation, RolloutKey, Scorecard
 from evolver.store import Store
 from tests.evolver.cards import a_card
@@ -207,6 +207,56 @@ def test_students_of_different_recipes_are_never_compared(tmp_path: Path) -> Non
             alone.append(card)
         alone.append(student_of(harness, 0, rate=rate))
     assert gap(alone, "a", "b").student_gap.point is None
+
+
+def with_seeds(store: Store, seeds: int) -> Store:
+    for harness in ("a", "b"):
+        for seed in range(1, seeds):
+            store.append(student_of(harness, seed))
+            for card in played(harness, f"student-{harness}-{seed}", "0" * seed + "1" * (8 - seed)):
+                store.append(card)
+    return store
+
+
+def test_t05_what_was_too_long_to_learn_is_shown_arm_by_arm(tmp_path: Path) -> None:
+    store = a_run(tmp_path / "run")
+    assert not any("too long" in note for note in gap(store, "a", "b").notes)
+    for harness, lost in (("a", {"overlength": 7, "failed": 3}), ("b", {"overlength_turn": 1})):
+        store.append(student_of(harness, 1).model_copy(update={"dropped": lost}))
+        for card in played(harness, f"student-{harness}-1", "11111111"):
+            store.append(card)
+    note = "left out of training as too long: 7 beside 18 rows under A, 1 beside 18 rows under B"
+    assert note in gap(store, "a", "b").notes
+
+
+def test_mcnemar_of_each_seed_stands_beside_the_gap_as_a_diagnostic(tmp_path: Path) -> None:
+    first, second = gap(with_seeds(a_run(tmp_path / "run"), 2), "a", "b").mcnemar
+    assert (first.seed, first.only_b, first.only_a, first.p) == (0, 5, 0, 0.0625)
+    assert (second.seed, second.only_b, second.only_a, second.p) == (1, 0, 0, 1.0)
+
+
+def test_a_harness_against_itself_deals_its_students_to_both_sides(tmp_path: Path) -> None:
+    found = gap(with_seeds(a_run(tmp_path / "run"), 4), "a", "a")
+    assert found.teacher_gap.point == 0.0 and found.student_seeds == (0, 1, 2, 3) and found.mcnemar == ()
+    sides = (1 + 6) / 16, (7 + 5) / 16  # seeds 0 and 2, seeds 1 and 3
+    assert (found.student_a.point, found.student_b.point) == pytest.approx(sides)
+    assert found.student_gap.point == pytest.approx(sides[1] - sides[0])
+
+
+def test_a_look_takes_its_seeds_and_tasks_and_its_interval_its_level(tmp_path: Path) -> None:
+    store = with_seeds(a_run(tmp_path / "run"), 3)
+    whole = gap(store, "a", "b")
+    part = gap(store, "a", "b", Part(0, (0, 1), whole_tasks(store), 0.01))
+    assert part.student_seeds == (0, 1) and (part.look, part.level) == (0, 0.01) and part.id != whole.id
+    wide = gap(store, "a", "b", Part(0, (0, 1), whole_tasks(store), 0.2))
+    assert wide.student_gap.point == part.student_gap.point and wide.student_p == part.student_p
+    assert (wide.student_gap.low or 0) > (part.student_gap.low or 0)
+    fewer = gap(store, "a", "b", Part(0, (0, 1), frozenset(sorted(whole_tasks(store))[:3]), 0.05))
+    assert fewer.n_tasks == 3 and not any("left out" in note for note in fewer.notes)
+
+
+def whole_tasks(store: Store) -> frozenset[str]:
+    return frozenset(card.key.task_id for card in store.all(Scorecard))
 
 
 def test_teachers_alone_have_a_gap_and_the_note_says_what_is_missing(tmp_path: Path) -> None:

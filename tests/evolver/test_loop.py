@@ -25,6 +25,7 @@ from evolver.errors import BudgetSpent, ProviderFailed, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Attempt, Lab
 from evolver.leaks import Leaks
+from evolver.looks import LookConfig
 from evolver.loop import run
 from evolver.population import Population
 from evolver.protocols import Request
@@ -76,9 +77,11 @@ class Students:
     lab: Lab
     exits: Mapping[str, int] = field(default_factory=dict)
     asked: list[tuple[str, int]] = field(default_factory=list)
+    tasks: list[int | None] = field(default_factory=list)
 
-    async def __call__(self, run_dir: Path, harness_id: str, seed: int) -> int:
+    async def __call__(self, run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
         self.asked.append((harness_id, seed))
+        self.tasks.append(test_tasks)
         code = self.exits.get(harness_id, 0)
         if code == 0:
             self.lab.store.append(
@@ -460,6 +463,23 @@ async def test_gaps_are_measured_at_the_end_once_with_the_missing_students(tmp_p
     again = coin_lab(tmp_path / "run", wanted, Coin(shell_helps))
     await run(again, tasks=split_tasks, distil=Students(again))
     assert len(again.store.all(Gap)) == 1
+
+
+async def test_a_sequential_rule_measures_more_until_a_gap_is_found_or_the_looks_are_used_up(tmp_path: Path) -> None:
+    looks = (LookConfig(seeds=2, tasks=4), LookConfig(seeds=3, tasks=8))
+    wanted = config(
+        gap=GapConfig(pairs=(("beta1", "beta2"),), looks=looks),
+        distil=DistilConfig(max_promotions=0, seeds=(0, 1, 2)),
+    )
+    lab = coin_lab(tmp_path / "run", wanted, Coin(shell_helps))
+    students = Students(lab)
+    await run(lab, tasks=split_tasks, distil=students)
+    pair = [read_tree(seed_path(name)).id for name in ("beta1", "beta2")]
+    assert students.asked[:4] == [(h, seed) for h in pair for seed in (0, 1)] and students.tasks[:4] == [4] * 4
+    assert students.asked[4:] == [(h, seed) for h in pair for seed in (0, 1, 2)] and students.tasks[4:] == [8] * 6
+    first, last = lab.store.all(Gap)
+    assert (first.look, first.n_tasks, last.look, last.n_tasks) == (0, 4, 1, 8)
+    assert first.level < last.level == wanted.gap.level(1) and last.found is None  # these students never played
 
 
 async def test_wrong_names_stop_before_anything_is_spent(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from evolver.config import OpenAISpec, RunConfig
 from evolver.errors import NotReady
 from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
 from evolver.records import Decision, Ending, LedgerEntry
-from evolver.report import amplification_text, harness_names, report
+from evolver.report import amplification_text, gap_caption, harness_names, pairs_table, report
 from evolver.report_page import page, save_pictures, write_page
 from evolver.store import Store
 from evolver.tables import Table, print_report, to_json, to_markdown
@@ -231,3 +231,12 @@ def test_without_a_browser_a_picture_is_refused_in_one_line(tmp_path: Path, monk
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "no-browser"))
     with pytest.raises(NotReady, match="apt-get install chromium"):
         save_png(gap_figure(gap(), {}, {}), tmp_path / "x.png")
+
+
+def test_pairs_are_adjusted_for_their_number_and_an_a_a_arm_adjusts_nothing() -> None:
+    gaps = [gap(student_p=0.03), gap(harness_b="c" * 40, student_p=0.02)]
+    aa = gap(harness_b=gap().harness_a, student_p=0.6)
+    [table] = pairs_table([*gaps, aa], {})
+    assert [row[2:] for row in table.rows] == [("0.0300", "0.0400"), ("0.0200", "0.0400"), ("0.6000", "A/A")]
+    assert pairs_table(gaps[:1], {}) == []
+    assert "p = 0.0300, found (level 0.05)" in gap_caption(gaps[0])

@@ -54,7 +54,7 @@ class Knows(Coin):
     id = "demonstrator-oracle"
 
 
-async def no_student(run_dir: Path, harness_id: str, seed: int) -> int:
+async def no_student(run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
     raise AssertionError("no student is asked for")
 
 

@@ -35,7 +35,7 @@ def even(request: Request) -> tuple[float, int]:
     return 0.5, 500
 
 
-async def no_student(run_dir: Path, harness_id: str, seed: int) -> int:
+async def no_student(run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
     raise AssertionError("no student is asked for")
 
 

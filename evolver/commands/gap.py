@@ -1,0 +1,187 @@
+"""`evolver gap`: the gap of two harnesses of a run, and what size of experiment can find one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from evolver.commands.experiment import drive
+from evolver.commands.talk import AsJson, RunDir, data_console, say, show_json
+from evolver.errors import UsageError
+
+if TYPE_CHECKING:
+    from evolver.lab import Lab
+    from evolver.power import Noise, Size
+    from evolver.records import Gap
+    from evolver.store import Store
+    from evolver.tables import Table
+
+MEASURE = "measure"
+SEEDS = (1, 2, 3, 5, 8, 10)
+
+
+class Measuring(TyperGroup):
+    """`evolver gap RUN A B` measures; the other commands are called by their names."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] not in {*self.commands, "-h", "--help"}:
+            args = [MEASURE, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=Measuring,
+    no_args_is_help=True,
+    help="Teacher and student gap of two harnesses, and how large an experiment it needs (example: gap RUN A B).",
+)
+
+
+@app.command()
+def measure(
+    run: RunDir,
+    a: Annotated[str, typer.Argument(metavar="A", help="Name or id of harness A.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Name or id of harness B.")],
+    as_json: AsJson = False,
+) -> None:
+    """Teacher gap and student gap of two harnesses, B minus A. What is missing for it is run first.
+
+    \b
+    Example:
+      evolver gap runs/demo beta1 beta2
+    """
+    from evolver.commands.harness import resolved
+    from evolver.report import gap_table, harness_names
+    from evolver.store import Store
+    from evolver.tables import print_tables
+    from harnesses.library import Library
+
+    store = Store.open(run)
+    library = Library(run / "library")
+    pair = resolved(library, a), resolved(library, b)
+    library.close()
+    found = _measured(store, *pair)
+    if found is None:
+        say("not all of it is measured yet: running what is missing")
+        code = drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
+        if code:
+            raise typer.Exit(code)
+        found = _measured(store, *pair)
+    if found is None:
+        raise RuntimeError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
+    if as_json:
+        show_json(found.model_dump(mode="json"))
+    else:
+        print_tables([gap_table(found, harness_names(store))], data_console())
+
+
+@app.command()
+def plan(
+    effect: Annotated[float, typer.Option(help="The gap to be found, in points of success.")] = 12.5,
+    seeds: Annotated[int, typer.Option("-k", "--seeds", min=1, help="Students an arm.")] = 5,
+    tasks: Annotated[int, typer.Option("-n", "--tasks", min=2, help="Test tasks.")] = 200,
+    task_noise: Annotated[
+        float, typer.Option(min=0, max=50, help="Standard deviation of the gap from task to task, in points.")
+    ] = 20.0,
+    seed_noise: Annotated[
+        float, typer.Option(min=0, max=50, help="The same, of a student's success over training seeds.")
+    ] = 4.0,
+    as_json: AsJson = False,
+) -> None:
+    """Chance to find a gap with so many students and tasks, the least one found, and what 80 % would take.
+
+    \b
+    Example:
+      evolver gap plan --effect 12.5 --seeds 5 --tasks 200 --seed-noise 4
+    """
+    from evolver.power import Noise, Size
+    from evolver.tables import print_tables, to_rows
+
+    if not 0 < abs(effect) < 100:
+        raise UsageError(f"--effect is a gap in points, above 0 and below 100, got {effect:g}")
+    noise = Noise(task=task_noise / 100, seed=seed_noise / 100)
+    tables = plan_tables(abs(effect) / 100, noise, Size(seeds, tasks))
+    if as_json:
+        show_json({table.title: to_rows(table) for table in tables})
+    else:
+        print_tables(tables, data_console())
+
+
+def plan_tables(effect: float, noise: Noise, size: Size) -> list[Table]:
+    """What this size finds, what the wanted effect takes, and what the sequential rule (3 x 100, then 5 x 200) does."""
+    from evolver.power import Size, least_gap, levels, power, power_of_looks, tasks_needed
+    from evolver.tables import Table
+
+    points = f"{100 * effect:g}"
+    rule = (Size(3, 100), Size(5, 200))
+    allowed, found = levels(rule, noise), power_of_looks(effect, noise, rule)
+    caption = (
+        f"Success {100 * noise.base:g} % on average, differing by {100 * noise.spread:g} points from task to task; the "
+        f"gap by {100 * noise.task:g} points from task to task, training by {100 * noise.seed:g} points from seed to "
+        "seed. Two-sided at 5 %."
+    )
+    one_seed = "One seed an arm: training noise can't be told from a gap; the figure is for a test that ignores it."
+    here = Table(
+        "What this size finds",
+        ("seeds an arm", "tasks", f"power at {points} points", "least gap found with 80 %"),
+        (
+            (str(size.seeds), str(size.tasks), f"{power(effect, noise, size):.2f}",
+             f"{100 * least_gap(noise, size):.1f} points"),
+        ),
+        caption,
+        notes=(one_seed,) if size.seeds == 1 else (),
+    )  # fmt: skip
+    wanted = Table(
+        f"Tasks that find {points} points with 80 %",
+        ("seeds an arm", "tasks"),
+        tuple((str(k), _needed(tasks_needed(effect, noise, k))) for k in SEEDS if k > 1),
+    )
+    looks = Table(
+        "The sequential rule",
+        ("look", "seeds an arm", "tasks", "two-sided level", "found by then"),
+        tuple(
+            (str(number + 1), str(look.seeds), str(look.tasks), f"{allowed[number]:.4f}", f"{found[number]:.2f}")
+            for number, look in enumerate(rule)
+        ),
+    )
+    return [here, wanted, looks]
+
+
+def _needed(tasks: int | None) -> str:
+    return "more than 5,000: training noise hides it" if tasks is None else str(tasks)
+
+
+async def _measure(lab: Lab, a: str, b: str) -> int:
+    from evolver.calibrate import require_fit_judge
+    from evolver.ground import tasks_of
+    from evolver.students import distil_in_child, measure_gaps
+
+    tasks = tasks_of(lab.store, "test", lab.config.tasks.test, "gap")
+    require_fit_judge(lab, tasks)
+    await measure_gaps(lab, [(a, b)], tasks, distil_in_child)
+    return 0
+
+
+def _measured(store: Store, a: str, b: str) -> Gap | None:
+    """The gap as the records have it now, kept as a record; None while an arm is missing.
+
+    Under a sequential rule it is the pair's last look, and None while that asks for another.
+    """
+    from evolver.gap import gap as gap_of
+    from evolver.records import Gap
+
+    looks = store.config.gap.looks
+    if looks:
+        of_pair = [g for g in store.all(Gap) if (g.harness_a, g.harness_b) == (a, b) and g.look is not None]
+        return of_pair[-1] if of_pair and (of_pair[-1].found or of_pair[-1].look == len(looks) - 1) else None
+    try:
+        found = gap_of(store, a, b)
+    except UsageError:  # no teacher has played both yet
+        return None
+    if found.student_gap.point is None or found.teacher_gap.point is None:
+        return None
+    known = store.get(Gap, found.id)
+    if known is None:
+        store.append(found)
+    return known or found
