@@ -10,6 +10,7 @@ from evolver.config import RunConfig
 from evolver.records import Candidate, Manifest, Rollout, RolloutKey, Score, Scorecard
 from evolver.store import Store
 from harnesses.library import Library
+from tests.dashboards.synthetic import turn
 
 TEACHER = "demonstrator"
 Outcomes = Mapping[tuple[str, int], bool | None]  # (task, attempt) → solved, failed, unscored
@@ -56,7 +57,7 @@ def play(store: Store, harness: str, outcomes: Outcomes, way: Way | None = None)
         store.write(
             Rollout(
                 id=name, key=key, loaded_harness_id=harness, image_digest="sha256:0", apps=(how.app,),
-                category="office", turns=(), stop_reason="finished", started_at=100.0 + number,
+                category="office", turns=(turn(0, 10),), stop_reason="finished", started_at=100.0 + number,
                 finished_at=101.0 + number,
             )
         )  # fmt: skip

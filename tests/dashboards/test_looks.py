@@ -45,7 +45,10 @@ def test_u37_every_mark_stands_out_on_both_grounds(hue: str, ground: str) -> Non
     assert contrast(hue, ground) >= 3
 
 
-@pytest.mark.parametrize(("text", "ground"), [(theme.LIGHT_TEXT, theme.LIGHT_PAGE), (theme.DARK_TEXT, theme.DARK_PAGE)])
+@pytest.mark.parametrize(
+    ("text", "ground"),
+    [(theme.LIGHT_TEXT, theme.LIGHT_PAGE), (theme.DARK_TEXT, theme.DARK_PAGE), (theme.DARK_ACCENT, theme.DARK_PAGE)],
+)
 def test_u37_the_words_of_a_chart_can_be_read_on_their_ground(text: str, ground: str) -> None:
     assert contrast(text, ground) >= 4.5
 

@@ -105,7 +105,8 @@ def test_u10_every_cap_says_how_much_there_is(reader: Reader) -> None:
     text = said(reader.open("lineage", l_page="2"))
     assert "101 to 200 of 500 that fit, of 500 candidates" in text
     assert re.search(r"500 harnesses: .* closed ones folded into ▽", text)
-    app = reader.open("replay", r=f"r-{MANY - 7:016x}")
+    rollout = f"r-{MANY - 7:016x}"
+    app = reader.open("replay", r=rollout)
     assert f"the {MOST} nearest; any other by its id in the address" in app.selectbox(key=f"beside {rollout}").label
     assert "The first 100 of 500: the frontier, then the most successful." in said(reader.open("frontier"))
 
