@@ -128,6 +128,15 @@ async def test_once_it_is_fixed_the_run_takes_no_candidate_and_no_stage(tmp_path
     assert (await finalize(richer, tasks=split_tasks)).n_tasks == 16
 
 
+async def test_a_stage_with_another_teacher_than_the_config_keeps_test_shut(tmp_path: Path) -> None:
+    lab = await ended(tmp_path / "run")
+    enter_stage(lab.store, lab.library, "beta", "w")
+    enter_stage(lab.store, lab.library, "gamma", "w", teacher="another")
+    with pytest.raises(UsageError, match="stage 'gamma' is played by teacher 'another'"):
+        await finalize(lab)
+    assert not lab.store.all(Frozen) and not lab.store.all(Opening)
+
+
 async def test_e10_what_is_played_was_read_from_the_archive_that_is_kept(tmp_path: Path) -> None:
     lab = await ended(tmp_path / "run")
     await finalize(lab, tasks=split_tasks)
