@@ -2,8 +2,9 @@
 
 A seeds x tasks layout has three sources of chance: tasks (shared by all arms), training seeds (within an arm), and the
 toss of each attempt. Their mean squares are set apart and added up for the difference of means; Satterthwaite (1946,
-Biometrics Bulletin 2) gives the degrees of freedom. A plain two-way bootstrap counts the tosses twice and finds fewer
-gaps (`make bench-gap`), and one formula serves interval, test and planning alike.
+Biometrics Bulletin 2) gives the degrees of freedom. A plain two-way bootstrap, which counts tosses twice and few seeds
+too little, errs between never and one time in six, as the noise has it (`make bench-gap`); and one formula serves
+interval, test and planning alike.
 """
 
 from __future__ import annotations

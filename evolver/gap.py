@@ -235,6 +235,7 @@ def gap(store: Store, a: str, b: str, part: Part | None = None) -> Gap:
     name = f"{a}|{b}|{teacher}|{base}|{seeds}|{tasks}|{[d.id for d in made]}"
     if part is not None:
         name += f"|look {part.look} at {part.level}"
+    left_out = [*_coverage(cards, tasks, (a, b)), *_overlength(_dealt(made, a, b))]
     lone = [
         [success_interval(list(_row(arm, tasks)), store.config.seed) for arm in (side.teacher, side.control)]
         for side in sides
@@ -260,12 +261,7 @@ def gap(store: Store, a: str, b: str, part: Part | None = None) -> Gap:
         level=level,
         look=None if part is None else part.look,
         mcnemar=_seed_tests(sides, tasks),
-        notes=(
-            *found.notes,
-            *_other_recipes(len(students) - len(made)),
-            *_coverage(cards, tasks, (a, b)),
-            *_overlength(_dealt(made, a, b)),
-        ),
+        notes=(*found.notes, *_other_recipes(len(students) - len(made)), *left_out),
         at=time.time(),
     )
 
