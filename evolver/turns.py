@@ -82,6 +82,7 @@ def _drawn(lab: Lab, population: Population) -> str:
 
 
 def _waited(seat: Seat, population: Population) -> int:
-    """How many candidates of others were proposed since the last one of this author."""
-    authors = [candidate.author for candidate in population.candidates if candidate.parents]
+    """How many candidates of others were proposed since the last one of this author; hidden edits, which bear a
+    person's name, are nobody's."""
+    authors = [made.author for made in population.candidates if made.parents and not made.hidden_neutral]
     return next((n for n, name in enumerate(reversed(authors)) if name == seat.author.name), len(authors))

@@ -97,6 +97,19 @@ def test_of_those_who_are_due_the_one_that_has_waited_longest_is_asked_first() -
     assert "".join(candidate.author for candidate in made[1:]) == "aabcdabcda"
 
 
+def test_a_hidden_edit_takes_no_author_s_turn() -> None:
+    person = Seat(HumanAuthor(kind="human", harness="beta1", why="w", every=1), Named("human"))
+    seats, made = [Seat(StructuredAuthor(kind="structured"), Named("structured")), person], [a_candidate("c0")]
+    for author, hidden, first in (
+        ("structured", False, "human"),
+        ("human", True, "human"),
+        ("human", False, "structured"),
+    ):
+        other = a_candidate(f"c{len(made)}", author=author)
+        made.append(other.model_copy(update={"hidden_neutral": hidden}))
+        assert in_turn(seats, Population(made, []))[0].author.name == first
+
+
 async def test_removals_come_between_the_others_and_after_them(tmp_path: Path) -> None:
     optuna = StructuredAuthor(kind="structured", n=4, space=SPACE)
     lab = await searched(tmp_path, config(optuna, RemovalAuthor(kind="removal", every=2, n=4), tasks=4))
