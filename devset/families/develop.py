@@ -40,7 +40,8 @@ def _json(rng: Random) -> Binding:
             "all other settings.",
             "Please change the setting {section}.{key} in the file Documents/{name} to {value} (a number), nothing "
             "else.",
-            "The {key} of {section} in Documents/{name} is wrong. It has to be {value}; the file must stay valid JSON.",
+            "The setting {key} of {section} in Documents/{name} is wrong. It has to be {value}; the file must stay "
+            "valid JSON.",
         ),
         files={
             path: (json.dumps(given, indent=2) + "\n").encode(),

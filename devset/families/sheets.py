@@ -203,7 +203,7 @@ def _cut(rng: Random) -> Binding:
             Post(
                 "column",
                 "The file has exactly that column.",
-                (check("text_is", path=f"Desktop/{answer}", expected=[*wanted]),),
+                (check("csv_is", path=f"Desktop/{answer}", rows=[[value] for value in wanted]),),
             ),
         ),
         terminal=steps(
@@ -214,7 +214,10 @@ def _cut(rng: Random) -> Binding:
             "without header": f"tail -n +2 ~/Documents/{source} | cut -d, -f{index} > ~/Desktop/{answer}",
             "all columns": f"cp ~/Documents/{source} ~/Desktop/{answer}",
         },
-        equivalents={"with awk": f"awk -F, '{{print ${index}}}' ~/Documents/{source} > ~/Desktop/{answer}"},
+        equivalents={
+            "with awk": f"awk -F, '{{print ${index}}}' ~/Documents/{source} > ~/Desktop/{answer}",
+            "quoted": f'awk -F, \'{{print "\\"" ${index} "\\""}}\' ~/Documents/{source} > ~/Desktop/{answer}',
+        },
     )
 
 
