@@ -214,7 +214,8 @@ def _gui(nodes: Sequence[Node]) -> tuple[GuiStep, ...]:
     for index, node in enumerate(nodes):
         if index and _opens(nodes[index - 1]):
             keys = CLOSING.get(nodes[index - 1].family.apps[-1], "ctrl+q")
-            moves.append(GuiStep(action="key", keys=keys, summary="Close the window"))
+            # It closes a moment after the key; a click before that would go into it.
+            moves += (GuiStep(action="key", keys=keys, summary="Close the window"), GuiStep(action="wait", seconds=2.0))
         moves += node.made.gui or ()
     return tuple(moves)
 
