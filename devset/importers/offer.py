@@ -164,7 +164,10 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
     A directory of the same name is replaced, so an import that was cut off is simply run again; what an earlier import
     imported and this one does not is removed.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ImportFailed(f"{out}: is or lies below a file, expected a folder or a place for a new one") from None
     stale = _taken_before(out)
     listed: list[dict[str, object]] = []
     seen: set[str] = set()

@@ -45,13 +45,16 @@ def compose(
     """
     from devset.families import families
     from devset.forge.sampler import Sampler
-    from devset.importers.offer import write_offers
+    from devset.importers.offer import ImportFailed, write_offers
 
     made: list[Composed] = []
     sampler = Sampler(families(), skills, seed)
     started = time.monotonic()
-    for _ in write_offers(_offered(islice(sampler, n), made), SOURCE, out):
-        pass
+    try:
+        for _ in write_offers(_offered(islice(sampler, n), made), SOURCE, out):
+            pass
+    except ImportFailed as error:
+        raise UsageError(str(error)) from error
     found = _manifest(sampler, made, seed, round(time.monotonic() - started, 1))
     _write(out, found)
     say(f"{len(made):,} of {n:,} tasks composed: {out}")
@@ -101,9 +104,14 @@ def _composed_again(folder: Path) -> tuple[dict[str, object], list[Composed]]:
     path = folder / MANIFEST
     if not path.is_file():
         raise UsageError(f"{path}: missing; `evolver tasks compose --out {folder}` writes it")
-    found = json.loads(path.read_text(encoding="utf-8"))
-    made = list(islice(Sampler(families(), found["skills"], found["seed"]), len(found["tasks"])))
-    if [m.task.hash for m in made] != [row["hash"] for row in found["tasks"]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        size, seed, hashes = found["skills"], found["seed"], [row["hash"] for row in found["tasks"]]
+        sampler = Sampler(families(), size, seed)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: is no manifest of compositions ({error!r}); compose them again") from error
+    made = list(islice(sampler, len(hashes)))
+    if [m.task.hash for m in made] != hashes:
         raise UsageError(f"{folder}: the families no longer make these tasks; compose them again")
     return found, made
 

@@ -165,3 +165,9 @@ def test_prove_refuses_a_folder_that_was_composed_of_other_families(
     (tmp_path / "compose.json").write_text(json.dumps(found))
     code, _, err = called(capsys, "tasks", "prove", str(tmp_path))
     assert code == 2 and "no longer make these tasks" in err
+    for garbage in ("{", "[]", '{"skills": "two", "seed": 0, "tasks": [{"hash": "0"}]}'):
+        (tmp_path / "compose.json").write_text(garbage)
+        code, _, err = called(capsys, "tasks", "prove", str(tmp_path))
+        assert code == 2 and "is no manifest of compositions" in err
+    code, _, err = called(capsys, "tasks", "compose", "--n", "2", "--out", str(tmp_path / "compose.json"))
+    assert code == 2 and "expected a folder" in err

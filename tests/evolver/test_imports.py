@@ -128,6 +128,13 @@ def test_g27_two_tasks_of_one_id_are_refused(tmp_path: Path) -> None:
         list(write_offers(twice, "x", tmp_path))
 
 
+def test_a_file_where_the_folder_is_to_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    for place in (tmp_path / "out", tmp_path / "out/below"):
+        with pytest.raises(ImportFailed, match="below a file, expected a folder"):
+            list(write_offers([], "x", place))
+
+
 @pytest.mark.parametrize("name", ["", ".", "../mine", "{out}/mine", "mine", "link"])
 def test_an_earlier_manifest_names_nothing_but_imported_tasks(tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
