@@ -6,10 +6,8 @@ import errno
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -22,9 +20,9 @@ from evolver.commands.experiment import _move_aside
 from evolver.commands.harness import resolved
 from evolver.commands.sandbox import ready_backends
 from evolver.commands.talk import run_console
-from evolver.config import RunConfig, load_config
+from evolver.config import RunConfig
 from evolver.errors import UsageError
-from evolver.records import Candidate, Decision, Ending, LedgerEntry, Rollout
+from evolver.records import Candidate
 from evolver.sandboxes.doctor import Check
 from evolver.store import Store
 from harnesses.library import Library
@@ -328,43 +326,6 @@ def test_freeze_tags_a_harness_and_again_is_no_change(tmp_path: Path, capsys: py
     assert library.frozen() == {"round-1": library.resolve("beta1")}
 
 
-def test_two_commands_never_drive_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo = load_config(ROOT / "evolver" / "demo.toml")
-    store = Store.create(tmp_path / "run", demo)
-    with store.working():
-        code, _, err = called(capsys, "demo", "--out", str(store.path))
-        assert code == 2 and f"process {os.getpid()}" in err
-        code, _, err = called(capsys, "demo", "--out", str(store.path), "--fresh")
-        assert code == 2 and store.path.exists()
-
-
-def test_e14_a_cap_spent_already_is_wrong_input_and_a_raised_one_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config, words = tmp_path / "c.toml", ("run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run"))
-    config.write_text("min_proposals = 0\n[caps]\nrollouts = 0")
-    code, out, err = called(capsys, *words)
-    if code == 3:
-        pytest.skip(err.strip())
-    assert code == 2 and "caps.rollouts = 0 is spent" in err
-    assert "state: stopped before the end (budget): caps.rollouts = 0 is spent" in out
-    store = Store.open(tmp_path / "run")
-    assert [ending.reason for ending in store.all(Ending)] == ["budget"] and store.all(Rollout) == []
-    config.write_text("min_proposals = 0\n[caps]\nrollouts = 0\ncost_usd = 1.5")
-    assert called(capsys, *words)[0] == 2
-    again = Store.open(tmp_path / "run")
-    assert again.run_id == store.run_id and again.config.caps.cost_usd == 1.5
-
-
-def test_a_missing_key_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    teacher = "[teacher]\nkind='openai'\nmodel='m'\napi_key_env='NO_SUCH_KEY_HERE'\n[prices]\nm={input=1,output=1}"
-    (tmp_path / "c.toml").write_text(teacher)
-    code, _, err = called(capsys, "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run"))
-    if code == 3:
-        pytest.skip(err.strip())
-    assert code == 2 and "set the environment variable NO_SUCH_KEY_HERE" in err.splitlines()[-1]
-
-
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     line = f"{sys.executable} -m evolver tasks list | head -n 1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT)
@@ -387,81 +348,3 @@ def test_a_backend_is_ready_when_all_it_needs_is_there() -> None:
     assert ready_backends(good) == ["local"]
     assert ready_backends([*good, Check("docker image", True, "")]) == ["docker", "local"]
     assert ready_backends([*good[:3], Check("root file system", False, "not built", "evolver sandbox up")]) == []
-
-
-SMALL = """
-lineage = "small"
-tasks = { dev = 3, select = 2 }
-race = { attempts = [1], confirm_attempts = 1 }
-authors = [{ kind = "human", harness = "beta1", why = "a terminal" }]
-distil = { max_promotions = 0 }
-"""
-
-
-@pytest.mark.slow
-def test_e12_killed_anywhere_a_run_comes_to_the_same_decisions_with_no_rollout_repeated(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(SMALL)
-
-    def words(out: str) -> list[str]:
-        return [sys.executable, "-m", "evolver", "run", str(tmp_path / "small.toml"), "--out", str(tmp_path / out)]
-
-    whole = subprocess.run(words("whole"), capture_output=True, text=True, cwd=ROOT)
-    if whole.returncode == 3:
-        pytest.skip(whole.stderr.strip())
-    assert whole.returncode == 0, whole.stderr
-    for rollouts in (1, 4, 8):
-        child = subprocess.Popen(words("killed"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while child.poll() is None and _lines(tmp_path / "killed" / "rollouts.jsonl") < rollouts:
-            time.sleep(0.05)
-        child.kill()
-        child.wait()
-    assert subprocess.run(words("killed"), cwd=ROOT, capture_output=True).returncode == 0
-    one, two = Store.open(tmp_path / "whole"), Store.open(tmp_path / "killed")
-
-    def decided(store: Store) -> list[tuple[object, ...]]:
-        return [(d.candidate_id, d.verdict, d.looks, d.confirmation, d.confirmation_p) for d in store.all(Decision)]
-
-    assert decided(one) == decided(two) and len(decided(one)) == 1
-    assert sorted(r.id for r in one.all(Rollout)) == sorted(r.id for r in two.all(Rollout))
-    assert len({entry.rollout_id for entry in two.all(LedgerEntry)}) == len(two.all(LedgerEntry))
-
-
-def _lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-@pytest.mark.slow
-def test_an_unreachable_endpoint_is_one_line_that_names_it(tmp_path: Path) -> None:
-    teacher = "kind='openai', model='m', base_url='http://127.0.0.1:9/v1'"
-    (tmp_path / "c.toml").write_text(f"teacher = {{ {teacher} }}\nallow_unpriced = true\ntasks = {{ dev = 2 }}")
-    done = subprocess.run(
-        [sys.executable, "-m", "evolver", "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run")],
-        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OPENAI_API_KEY": "none"},
-    )  # fmt: skip
-    assert done.returncode in (2, 3) and "Traceback" not in done.stderr
-    if done.returncode == 3:
-        pytest.skip(done.stderr.strip())  # no sandbox back end here
-    assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if line.startswith("evolver: ")]
-    assert len(said) == 1 and "127.0.0.1:9" in said[0] and "does not answer" in said[0]
-    assert Store.open(tmp_path / "run").all(Ending)[-1].reason == "failed"
-
-
-@pytest.mark.slow
-def test_ctrl_c_stops_cleanly_with_130_and_the_resume_line(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "evolver", "demo", "--out", str(tmp_path / "run")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        child = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT)
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "run" / "rollouts.jsonl").exists() and child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        if child.poll() == 3:
-            pytest.skip("no sandbox back end here")
-        time.sleep(2.0)
-        child.send_signal(stop)
-        _, err = child.communicate(timeout=60)
-        assert child.returncode == code and "Traceback" not in err
-        assert f"Resume: evolver demo --out {tmp_path / 'run'}" in err
-        assert Store.open(tmp_path / "run").all(Ending)[-1].reason == "interrupted"
