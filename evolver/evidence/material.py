@@ -51,6 +51,11 @@ class Material:
     select_tasks: int
 
     @property
+    def decided(self) -> int:
+        """How many candidates were decided, without those that nobody is told of."""
+        return len(self.population.decisions) - len(self.population.neutrals)
+
+    @property
     def own(self) -> list[Scorecard]:
         """The parent's attempts."""
         return self.cards.get(self.parent.id, [])
