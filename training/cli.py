@@ -1,12 +1,18 @@
-"""`evolver distil`: one student from one harness of a run."""
+"""`evolver distil` and `evolver export`: a student from a harness of a run, and its data for other trainers."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from evolver.records import Rollout, Scorecard
+    from evolver.store import Store
+
+Format = Literal["trl", "verl", "swift", "llamafactory", "tokens"]
 
 
 def distil(
@@ -52,12 +58,78 @@ async def _distil(run: Path, name: str, which: tuple[int, int | None], recipe_na
         lab.observers.append(console)
         harness_id = resolved(lab.library, name)
         limits = lab.config.tasks
-        test = tasks_of(lab.store, "test", test_tasks or limits.test, "distil")
+        test = tasks_of(lab.store, "test", limits.test, "distil")
         train = tasks_of(lab.store, "train", limits.train, "distil")
-        splits = Splits(train=tuple(train), test=tuple(test))
+        splits = Splits(train=tuple(train), test=tuple(test), measured=test_tasks)
         require_fit_judge(lab, [*splits.train, *splits.test])
         try:
             made = await distil(lab, harness_id, splits, recipe, seed, say)
         finally:
             console.close()
     say(f"student {made.student_model}: {run / made.checkpoint}")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    harness: Annotated[str, typer.Argument(metavar="HARNESS", help="Name or id of the harness.")],
+    format: Annotated[Format, typer.Option(help="Whose rows: `trl` is prime-rl's too, `tokens` is pre-tokenised.")],
+    out: Annotated[Path, typer.Option(help="A directory for the files.")],
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe of `tokens`: template and length; the run's if absent.")
+    ] = None,
+) -> None:
+    """Writes the teacher's successful train rollouts under a harness as rows of another trainer.
+
+    \b
+    Formats: trl and verl are parquet, swift is JSON lines, llamafactory comes with its dataset_info.json. Each row is
+    one call of the model, with the loss on its reply alone; images are paths into RUN/blobs.
+
+    \b
+    Example:
+      evolver export runs/demo beta1 --format llamafactory --out rows/
+    """
+    from evolver.commands.harness import resolved
+    from evolver.commands.talk import say
+    from evolver.errors import UsageError
+    from evolver.ground import tasks_of
+    from evolver.store import Store
+    from harnesses.library import Library
+    from training.exports import conversations_of, write
+    from training.exports.formats import write_tokens
+
+    store, library = Store.open(run), Library(run / "library")
+    harness_id = resolved(library, harness)
+    instructions = {task.id: task.instruction for task in tasks_of(store, "train", store.config.tasks.train, "export")}
+    scored = [pair for pair in taught(store, harness_id) if pair[0].key.task_id in instructions]
+    if not scored:
+        raise UsageError(f"{run} has no train rollout under {harness}: `evolver distil {run} {harness}` makes them")
+    played = library.get(harness_id)
+    library.close()
+    if format == "tokens":
+        from training.checkpoints import base_checkpoint
+        from training.recipe import load_recipe
+        from training.render import Renderer, load_tokenizer
+        from training.rows import build_rows
+
+        chosen = load_recipe(recipe or store.config.distil.recipe)
+        renderer = Renderer(load_tokenizer(base_checkpoint(chosen.base)), chosen.render)
+        rows = build_rows(played, instructions, scored, renderer, chosen)
+        files, count = write_tokens(rows.rows, out), len(rows.rows)
+    else:
+        made = conversations_of(played, instructions, scored)
+        files, count = write(format, made, out, lambda frame: str(store.blob_path(frame).resolve())), len(made)
+    say(f"{count} rows of {len(scored)} rollouts: {', '.join(map(str, files))}")
+
+
+def taught(store: Store, harness_id: str) -> list[tuple[Rollout, Scorecard]]:
+    """The teacher's final train attempts under a harness, with their cards."""
+    from evolver.population import final_cards
+    from evolver.records import Rollout, Scorecard
+
+    rollouts = {rollout.id: rollout for rollout in store.all(Rollout)}
+    return [
+        (rollouts[card.rollout_id], card)
+        for card in final_cards(store.all(Scorecard))
+        if (card.key.purpose, card.key.harness_id, card.key.model_id) == ("train", harness_id, store.config.teacher_id)
+        and card.rollout_id in rollouts
+    ]

@@ -7,7 +7,6 @@ finishes it. The Distillation record comes last: it says that student, control a
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,6 +23,8 @@ from evolver.lab import Attempt, Lab
 from evolver.race import record_evaluation
 from evolver.records import Distillation, Rollout, Scorecard
 from training.checkpoints import base_checkpoint
+from training.cost import shape_of, training_flop
+from training.filter import as_lines
 from training.recipe import Recipe
 from training.render import Renderer, load_tokenizer
 from training.rows import Rows, build_rows
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 TRAINED = "trained.json"
+LEFT_OUT = "left_out.jsonl"
 
 
 class Training(BaseModel):
-    """What fine-tuning left beside the checkpoint (`trained.json`)."""
+    """What fine-tuning left beside the checkpoint (`trained.json`); `flop` of the whole stage, by training.cost."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,15 +48,18 @@ class Training(BaseModel):
     steps: int
     seconds: float
     tokens_per_s: float
+    flop: float | None = None
 
 
 class Splits(BaseModel):
-    """The tasks that a distillation may learn from, and those that it is measured on."""
+    """The tasks that a distillation may learn from, and those that nothing may be learned from; it is measured on the
+    first `measured` of these (absent: on all)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: tuple[Task, ...]
     test: tuple[Task, ...]
+    measured: int | None = None
 
 
 async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed: int, say: Say) -> Distillation:
@@ -66,21 +71,22 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     base = base_checkpoint(recipe.base)
     renderer = Renderer(load_tokenizer(base), recipe.render)
     instructions = {task.id: task.instruction for task in splits.train}
-    rows = build_rows(lab.harness(harness_id), instructions, scored, renderer, recipe)
+    sealed = frozenset(task.instruction for task in splits.test)
+    rows = build_rows(lab.harness(harness_id), instructions, scored, renderer, recipe, sealed)
     if not rows.rows:
         raise UsageError(f"no row to train on under {harness_id[:12]}: of {len(scored)} rollouts, {rows.dropped}")
     student_id = _student_id(recipe, seed, rows)
     checkpoint = lab.store.path / "students" / student_id
     trained = _trained(checkpoint, rows, recipe, seed, base, say)
     _write_card(checkpoint, student_id, recipe, renderer, seed)
-    await _measure(lab, harness_id, splits.test, recipe, checkpoint)
+    await _measure(lab, harness_id, splits.test[: splits.measured], recipe, checkpoint)
     record = Distillation(
         id=f"distil-{_hash(harness_id, student_id)}",
         teacher_harness=harness_id,
         teacher_model=lab.model.id,
         base_model=untrained_id(recipe),
         student_model=student_id,
-        recipe=json.loads(recipe.model_dump_json()),
+        recipe=recipe.recorded,
         seed=seed,
         data_sha256=rows.sha256,
         template_sha256=renderer.sha256,
@@ -100,10 +106,12 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
 async def _rollouts(
     lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Recipe
 ) -> list[tuple[Rollout, Scorecard]]:
-    """The teacher's rollouts, task by task, until `n_rollouts` succeeded or the tasks are used up."""
+    """The teacher's rollouts, task by task, until `n_rollouts` succeeded (`equal: budget`: were played) or the tasks
+    are used up."""
     cards: list[Scorecard] = []
     while len(cards) < len(tasks):
-        missing = recipe.n_rollouts - sum(card.success is True for card in cards)
+        counted = [card for card in cards if card.success is True or recipe.equal == "budget"]
+        missing = recipe.n_rollouts - len(counted)
         if missing <= 0:
             break
         batch = tasks[len(cards) : len(cards) + missing]
@@ -127,11 +135,13 @@ def _trained(checkpoint: Path, rows: Rows, recipe: Recipe, seed: int, base: Path
         f"learned) x {recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
     )
     done: Trained = train(rows.rows, recipe, seed, base, checkpoint, say)
+    flop = training_flop(rows.rows, shape_of(checkpoint, recipe.frozen_layers), recipe.epochs)
     say(
-        f"training: {done.seconds:.0f} s, {done.tokens_per_s:.0f} tokens/s, "
+        f"training: {done.seconds:.0f} s, {done.tokens_per_s:.0f} tokens/s, {flop:.2e} FLOP, "
         f"loss {done.loss_first:.3f} → {done.loss_last:.3f}"
     )
-    result = Training(**vars(done))
+    result = Training(**vars(done), flop=flop)
+    _write(checkpoint / LEFT_OUT, as_lines(rows.left_out))
     _write(checkpoint / TRAINED, result.model_dump_json(indent=1))
     return result
 

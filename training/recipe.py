@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from evolver.errors import UsageError
 from training.render import RenderOptions
@@ -27,15 +27,18 @@ class StudentSampling(Strict):
 
 
 class Recipe(Strict):
-    """`n_rollouts` successful rollouts are wanted; fewer are used when the train split ends first.
+    """`n_rollouts` are wanted; fewer are used when the train split ends first.
 
     `frozen_layers` counts from the bottom; with any frozen, the embeddings are frozen too. `batch_rows` is
     the rows of one optimizer step, in `accumulate` forward passes. `overlength` says what a
-    row longer than `max_length` tokens does: stop the training, or be dropped and counted.
+    row longer than `max_length` tokens does: stop the training, be dropped and counted, or end before the first turn
+    that does not fit. `equal` says what two arms have alike: "accepted", `n_rollouts` successful rollouts each, or
+    "budget", `n_rollouts` attempts each, whatever came of them.
     """
 
     base: str = "smollm2-135m"
     n_rollouts: Count = 160
+    equal: Literal["accepted", "budget"] = "accepted"
     epochs: Count = 2
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 3e-4
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
@@ -45,7 +48,7 @@ class Recipe(Strict):
     frozen_layers: Annotated[int, Field(ge=0)] = 0
     freeze_embeddings: bool = True
     max_length: Annotated[int, Field(ge=32)] = 1_024
-    overlength: Literal["error", "drop"] = "error"
+    overlength: Literal["error", "drop", "fork"] = "error"
     window_tokens: Annotated[int, Field(ge=64)] = 4_096
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     render: RenderOptions = RenderOptions()
@@ -60,7 +63,17 @@ class Recipe(Strict):
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """The hash of what is recorded."""
+        return hashlib.sha256(self.model_dump_json(exclude=self._absent).encode()).hexdigest()
+
+    @property
+    def recorded(self) -> dict[str, JsonValue]:
+        """All settings, as a Distillation has them; `equal` where it is set, so that older recipes stay the same."""
+        return self.model_dump(mode="json", exclude=self._absent)
+
+    @property
+    def _absent(self) -> set[str]:
+        return {"equal"} if self.equal == "accepted" else set()
 
 
 def load_recipe(name: str) -> Recipe:

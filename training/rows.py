@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evolver.context import request_for, request_sha256
 from evolver.errors import UsageError
 from evolver.records import Rollout, Scorecard, Turn
 from harnesses.harness import Harness
+from training.filter import FilterLedger, LeftOut, counted
 from training.recipe import Recipe
 from training.render import Renderer
 
@@ -32,11 +32,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows of one student, and why what is missing is missing (reason → rollouts, rows or turns)."""
+    """All rows of one student, and why what is missing is missing."""
 
     rows: tuple[Row, ...]
-    dropped: dict[str, int] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
     rollouts: int = 0
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Reason → rollouts, rows or turns."""
+        return counted(self.left_out)
 
     @property
     def trained_tokens(self) -> int:
@@ -60,45 +65,68 @@ def build_rows(
     scored: Sequence[tuple[Rollout, Scorecard]],
     renderer: Renderer,
     recipe: Recipe,
+    sealed: frozenset[str] = frozenset(),
 ) -> Rows:
     """Rows of the successful rollouts under `harness`, in the order given.
 
-    `instructions` maps task ids to what the agent was asked. Left out and counted: unscored and failed rollouts;
-    turns with a declared slip (they stay as context), broken replies, replies that don't read back; duplicates;
-    rows longer than `recipe.max_length`, which otherwise raise UsageError.
+    `instructions` maps task ids to what the agent was asked; `sealed` are instructions that nothing may be learned
+    from. Left out and counted (training.filter): unscored and failed rollouts, and those of sealed instructions; turns
+    with a declared slip (they stay as context), broken replies, replies that don't read back; duplicates. A row longer
+    than `recipe.max_length` raises UsageError unless the recipe says `drop`, or `fork`: then it ends before the first
+    turn that does not fit.
     """
     rows: list[Row] = []
-    dropped: Counter[str] = Counter()
+    ledger = FilterLedger()
     seen: set[tuple[int, ...]] = set()
     used = 0
     for rollout, card in scored:
+        instruction = instructions[rollout.key.task_id]
         if card.success is not True:
-            dropped["unscored" if card.success is None else "failed"] += 1
+            ledger.leave_out("unscored" if card.success is None else "failed", rollout.id)
+            continue
+        if instruction in sealed:
+            ledger.leave_out("leak", rollout.id)
             continue
         used += 1
-        for row in _rows_of(rollout, harness, instructions[rollout.key.task_id], renderer, dropped):
+        for whole in _rows_of(rollout, harness, instruction, renderer, ledger):
+            row = _forked(whole, recipe.max_length, ledger) if recipe.overlength == "fork" else whole
+            if row is None:
+                continue
             if row.ids in seen:
-                dropped["duplicate"] += 1
+                ledger.leave_out("duplicate", rollout.id, tokens=len(row.ids))
             elif len(row.ids) > recipe.max_length:
                 if recipe.overlength == "error":
                     raise UsageError(
                         f"rollout {rollout.id} makes a row of {len(row.ids)} tokens, max_length = {recipe.max_length}: "
-                        "raise it, shorten what the student sees (render), or set overlength: drop"
+                        "raise it, shorten what the student sees (render), or set overlength: drop or fork"
                     )
-                dropped["overlength"] += 1
+                ledger.leave_out("overlength", rollout.id, tokens=len(row.ids))
             else:
                 seen.add(row.ids)
                 rows.append(row)
-    return Rows(rows=tuple(rows), dropped=dict(sorted(dropped.items())), rollouts=used)
+    return Rows(rows=tuple(rows), left_out=tuple(ledger.entries), rollouts=used)
+
+
+def _forked(row: Row, limit: int, ledger: FilterLedger) -> Row | None:
+    """The row up to the last turn that fits, whole turns alone; None when not even the first one does."""
+    follows = (*row.loss[1:], False)
+    ends = [i for i, (learned, next_too) in enumerate(zip(row.loss, follows, strict=True), 1) if learned > next_too]
+    fitting = [end for end in ends if end <= limit]
+    for turn, end in list(zip(row.turns, ends, strict=True))[len(fitting) :]:
+        ledger.leave_out("overlength_turn", row.rollout_id, turn, end)
+    if not fitting:
+        return None
+    end = fitting[-1]
+    return Row(row.ids[:end], row.loss[:end], row.rollout_id, row.turns[: len(fitting)])
 
 
 def _rows_of(
-    rollout: Rollout, harness: Harness, instruction: str, renderer: Renderer, dropped: Counter[str]
+    rollout: Rollout, harness: Harness, instruction: str, renderer: Renderer, ledger: FilterLedger
 ) -> Iterator[Row]:
     """One row a model call; a call whose prompt begins with the whole row before continues that row."""
     open_row: Row | None = None
     for index, turn in enumerate(rollout.turns):
-        prompt, reply = _call(rollout, index, harness, instruction, renderer, dropped)
+        prompt, reply = _call(rollout, index, harness, instruction, renderer, ledger)
         if reply is None:
             continue
         kept = len(open_row.ids) if open_row is not None else 0
@@ -122,7 +150,7 @@ def _extended(row: Row, context: Sequence[int], reply: Sequence[int], turn: Turn
 
 
 def _call(
-    rollout: Rollout, index: int, harness: Harness, instruction: str, renderer: Renderer, dropped: Counter[str]
+    rollout: Rollout, index: int, harness: Harness, instruction: str, renderer: Renderer, ledger: FilterLedger
 ) -> tuple[list[int], list[int] | None]:
     """Prompt ids of the call and the ids to learn; None when this turn is not learned from."""
     turn = rollout.turns[index]
@@ -134,10 +162,10 @@ def _call(
         )
     prompt = renderer.prompt(messages, tools)
     if turn.slip is not None:
-        dropped["slip_turn"] += 1
+        ledger.leave_out("slip_turn", rollout.id, index)
         return prompt, None
     try:
         return prompt, renderer.reply(turn.completion, tools)
     except ValueError:
-        dropped["broken_turn"] += 1
+        ledger.leave_out("broken_turn", rollout.id, index)
         return prompt, None

@@ -48,11 +48,13 @@ def completion(said: Said) -> Completion:
     return Completion(text=said.text, reasoning=said.reasoning, calls=calls, invalid=said.invalid, usage=USAGE)
 
 
-def rollout(turns: Sequence[Said] = USUAL, harness: Harness | None = None, name: str = "r-0") -> Rollout:
+def rollout(
+    turns: Sequence[Said] = USUAL, harness: Harness | None = None, name: str = "r-0", instruction: str = INSTRUCTION
+) -> Rollout:
     harness = harness or beta1()
     log: list[Turn] = []
     for index, said in enumerate(turns):
-        messages, tools = request_for(harness, INSTRUCTION, Observed(), log)
+        messages, tools = request_for(harness, instruction, Observed(), log)
         reply = completion(said)
         results = () if said.invalid else (ToolResult(call_id="call_0", text=said.result),)
         log.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def root(lab: Lab) -> str:
 def splits(train: int = 6, test: int = 2) -> Splits:
     def some(split: str, n: int) -> tuple[Task, ...]:
         return tuple(
-            task(id=f"{split}-{i}", hash=f"{split}{i}", split=split, instruction=f"List the files, number {i}.")
+            task(id=f"{split}-{i}", hash=f"{split}{i}", split=split, instruction=f"List the {split} files, number {i}.")
             for i in range(n)
         )
 
@@ -110,6 +111,20 @@ async def test_another_seed_or_recipe_is_another_student_with_the_same_control(t
     ]
     assert len({m.student_model for m in made}) == len({m.id for m in made}) == 3
     assert len({m.base_model for m in made}) == 1 and len({m.data_sha256 for m in made}) == 1
+
+
+async def test_a_budget_counts_attempts_and_what_is_left_out_is_listed(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    tasks = splits()
+    leak = tasks.train[0].model_copy(update={"instruction": tasks.test[0].instruction})
+    tasks = Splits(train=(leak, *tasks.train[1:]), test=tasks.test, measured=1)
+    made = await distil(here, root(here), tasks, small.model_copy(update={"equal": "budget"}), 0, print)
+    assert made.rows == 2 and made.dropped == {"leak": 1}
+    left_out = (tmp_path / made.checkpoint / "left_out.jsonl").read_text().splitlines()
+    assert [json.loads(line)["reason"] for line in left_out] == ["leak"]
+    assert '"flop":' in (tmp_path / made.checkpoint / "trained.json").read_text()
+    played = {c.key.task_id for c in here.store.all(Scorecard) if c.key.purpose == "test"}
+    assert played == {tasks.test[0].id}
 
 
 async def test_without_a_successful_rollout_there_is_no_student(tmp_path: Path, small: Recipe) -> None:

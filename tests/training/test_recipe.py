@@ -52,3 +52,9 @@ def test_an_unknown_base_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="expected smollm2-135m or a directory"):
         base_checkpoint(str(tmp_path / "nothing"))
+
+
+def test_a_setting_that_was_added_leaves_older_recipes_the_same() -> None:
+    plain, budget = Recipe(), Recipe(equal="budget")
+    assert "equal" not in plain.recorded and budget.recorded == plain.recorded | {"equal": "budget"}
+    assert Recipe.model_validate(plain.recorded) == plain and budget.sha256 != plain.sha256

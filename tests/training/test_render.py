@@ -162,3 +162,13 @@ def test_a_tokenizer_without_the_tokens_is_refused(tmp_path: Path) -> None:
     Tokenizer(models.BPE({"a": 0}, [])).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UsageError, match="three different tokens"):
         Renderer(load_tokenizer(tmp_path), RenderOptions())
+
+
+def test_t08_nothing_is_put_before_the_first_message_in_training_or_serving(renderer: Renderer) -> None:
+    """One start token a message: neither the tokenizer nor the template puts a second one before it."""
+    messages = (Message(role="system", parts=(Text(text="S."),)), Message(role="user", parts=(Text(text="U."),)))
+    prompt = renderer.prompt(messages, ())
+    assert prompt[0] == renderer.start and prompt[1] != renderer.start
+    assert prompt.count(renderer.start) == len(messages) + 1  # and the header of the reply
+    assert renderer.prompt(messages[1:], ()).count(renderer.start) == 3  # an empty system message is put first
+    assert not renderer.tokenizer.encode("", add_special_tokens=True).ids

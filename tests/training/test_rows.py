@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from evolver.errors import UsageError
 from evolver.records import Rollout
 from harnesses.harness import Harness
 from tests.training.conversations import END, INSTRUCTION, TASK, USUAL, Said, beta1, card, rollout
+from training.filter import as_lines
 from training.recipe import Recipe
 from training.render import Renderer
 from training.rows import Rows, build_rows
@@ -111,7 +114,7 @@ def test_duplicates_are_learned_once_and_counted(renderer: Renderer, recipe: Rec
     assert len(found.rows) == 1 and found.dropped == {"duplicate": 1}
 
 
-def test_t03_t04_t05_an_overlength_row_stops_or_is_counted_and_is_never_cut(renderer: Renderer, recipe: Recipe) -> None:
+def test_t03_an_overlength_row_stops_or_is_counted_and_is_never_cut(renderer: Renderer, recipe: Recipe) -> None:
     long = rollout([Said(result="word " * 300), END], name="r-1")
     short = recipe.model_copy(update={"max_length": 300})
     with pytest.raises(UsageError, match=r"r-1 makes a row of \d+ tokens, max_length = 300"):
@@ -119,6 +122,32 @@ def test_t03_t04_t05_an_overlength_row_stops_or_is_counted_and_is_never_cut(rend
     found = rows_of([rollout(), long], renderer, short.model_copy(update={"overlength": "drop"}))
     assert found.dropped == {"overlength": 1}
     assert all(row.ids[-1] == renderer.end for row in found.rows)
+
+
+def test_t04_a_forked_row_ends_with_a_whole_turn_and_what_is_lost_is_listed(renderer: Renderer, recipe: Recipe) -> None:
+    long = rollout([Said(text="Short."), Said(text="Long.", result="word " * 300), END], name="r-1")
+    (whole,) = rows_of([long], renderer, recipe.model_copy(update={"max_length": 10_000})).rows
+    fork = recipe.model_copy(update={"overlength": "fork", "max_length": len(whole.ids) - 1})
+    found = rows_of([long], renderer, fork)
+    (row,) = found.rows
+    assert row.turns == (0, 1) and row.ids == whole.ids[: len(row.ids)] and row.loss == whole.loss[: len(row.ids)]
+    assert row.ids[-1] == renderer.end and row.loss[-1]
+    assert [(e.reason, e.turn, e.tokens) for e in found.left_out] == [("overlength_turn", 2, len(whole.ids))]
+    none = rows_of([long], renderer, fork.model_copy(update={"max_length": 40}))
+    assert none.rows == () and none.dropped == {"overlength_turn": 3}
+    assert rows_of([long], renderer, fork.model_copy(update={"max_length": len(whole.ids)})).rows == (whole,)
+
+
+def test_every_left_out_piece_has_its_reason_and_a_test_task_is_a_leak(renderer: Renderer, recipe: Recipe) -> None:
+    slip = rollout([Said(text="Oops.", slip="wrong_value"), *USUAL], name="r-0")
+    scored = [(slip, card(slip)), (rollout(name="r-1"), card(rollout(name="r-1"), False))]
+    found = build_rows(HARNESS, {TASK: INSTRUCTION}, scored, renderer, recipe)
+    assert [json.loads(line) for line in as_lines(found.left_out).splitlines()] == [
+        {"reason": "slip_turn", "rollout_id": "r-0", "turn": 0, "tokens": None},
+        {"reason": "failed", "rollout_id": "r-1", "turn": None, "tokens": None},
+    ]
+    sealed = build_rows(HARNESS, {TASK: INSTRUCTION}, scored, renderer, recipe, frozenset({INSTRUCTION}))
+    assert sealed.rows == () and sealed.dropped == {"failed": 1, "leak": 1}
 
 
 def test_a_request_that_cannot_be_rebuilt_stops(renderer: Renderer, recipe: Recipe) -> None:

@@ -72,7 +72,7 @@ def test_t02_nothing_under_the_loss_stops(rows: list[Row], recipe: Recipe, tiny:
         fit(masked, recipe, tiny, tmp_path / "a")
 
 
-def test_t09_t21_micro_batches_and_padding_change_nothing(
+def test_t21_micro_batches_and_padding_change_nothing(
     rows: list[Row], recipe: Recipe, tiny: Path, tmp_path: Path
 ) -> None:
     """Rows of unequal length and unequal loss: one padded batch, or four alone, is one and the same step."""
