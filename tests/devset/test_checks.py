@@ -205,6 +205,16 @@ def test_sizes_and_kinds_are_bounded(tmp_path: Path) -> None:
     assert "too much" in evaluate(tmp_path, [("archive_holds", {"path": "bomb", "members": {}})])[1]
 
 
+def test_a_workbook_of_nothing_but_cells_gets_its_zero_long_before_the_check_times_out(tmp_path: Path) -> None:
+    slots, good, _ = FIXTURES["sheet_is"]
+    with zipfile.ZipFile(io.BytesIO(good)) as given, zipfile.ZipFile(tmp_path / "f", "w", zipfile.ZIP_DEFLATED) as made:
+        for part in given.namelist():
+            cells = b"<row r='9'>" + b"<c r='A9'><v>1</v></c>" * 700_000 + b"</row></sheetData>"
+            made.writestr(part, given.read(part).replace(b"</sheetData>", cells))
+    found, why = evaluate(tmp_path, [("sheet_is", {"path": "f", **slots})])
+    assert found == 0.0 and "unpacks to more" in why  # four times as much, read whole, took 89 s
+
+
 def test_hostile_database_is_cut_off(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "f")
     endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) as a from r"
