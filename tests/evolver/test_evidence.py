@@ -117,7 +117,7 @@ def test_an_edit_that_only_tests_the_rule_is_not_told_of(tmp_path: Path) -> None
     found = told(made)
     whole = b"".join(path.encode() + data for path, data in found.files.items())
     assert b"neutral-edit" not in whole and CHILD[:6].encode() not in whole and rows(found, "pairs") == []
-    assert found.generation == 0 and "0 candidates decided" in found.summary
+    assert found.generation == 1 and "1 candidates decided" in found.summary
 
 
 # --- how the parent does ----------------------------------------------------------------------------------------------
