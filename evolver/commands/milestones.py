@@ -84,8 +84,8 @@ async def _finalized(lab: Lab) -> int:
     try:
         await play(lab)
     except BudgetSpent as error:
-        say(f"evolver: {error}: `evolver run CONFIG --out {lab.store.path}` takes the cap over, finds the run frozen and")
-        say("plays nothing; then finalize it again")
+        say(f"evolver: {error}: `evolver run CONFIG --out {lab.store.path}` takes the cap over, says that the")
+        say("run is frozen, and plays nothing; then finalize it again")
         return 4
     return 0
 
