@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from devset.splits import load_split
 from devset.task import Split, Task
 from evolver.audit import Opening
 from evolver.baselines import ORIGINAL, RANDOM, RANDOM_AUTHOR, WINNER, best_of, matched
@@ -21,6 +20,7 @@ from evolver.errors import UsageError
 from evolver.ground import tasks_of, with_imported
 from evolver.intervals import DIFFERENCE, mcnemar_p, mean_interval, nothing, success_interval
 from evolver.lab import Attempt, Lab
+from evolver.opening import own_tasks
 from evolver.population import final_cards, mean_success, per_task, success_value
 from evolver.race import dev_cards, interleaved, population_of
 from evolver.records import Arm, Final, Frozen, Interval, Scorecard
@@ -53,7 +53,7 @@ async def finalize(lab: Lab, *, tasks: Tasks | None = None) -> Final:
 def _open_once(lab: Lab, split: Split, limit: int | None) -> list[Task]:
     """A comparison that goes on after a stop has opened its split already."""
     if any(opening.split == split and opening.why == WHY for opening in lab.store.all(Opening)):
-        return with_imported(lab.store, split, load_split(split, limit, unsealed=True))
+        return with_imported(lab.store, split, own_tasks(lab.store.config, split, limit))
     return tasks_of(lab.store, split, limit, WHY)
 
 

@@ -11,11 +11,13 @@ import shlex
 import sys
 import time
 import uuid
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from devset.splits import SEALED, load_split
 from devset.task import Split, Task
 from evolver.audit import Opening
+from evolver.config import RunConfig
 from evolver.errors import UsageError
 from evolver.records import Rollout
 from evolver.store import Store
@@ -27,7 +29,18 @@ def open_split(store: Store, split: Split, limit: int | None, why: str) -> list[
     """The tasks of a split for a use that is meant (`why` names it); opening a sealed one is recorded in the run."""
     if split in SEALED:
         record_opening(store, split, why, flagged=False)
-    return load_split(split, limit, unsealed=True)
+    return own_tasks(store.config, split, limit)
+
+
+def own_tasks(config: RunConfig, split: Split, limit: int | None) -> list[Task]:
+    """The first `limit` tasks of a split that are of the config's families. Raises UsageError when none is."""
+    wanted = config.tasks.families
+    tasks = load_split(split, unsealed=True)
+    found = [task for task in tasks if not wanted or any(fnmatchcase(task.family, name) for name in wanted)]
+    if not found:
+        known = ", ".join(sorted({task.family for task in tasks}))
+        raise UsageError(f"tasks.families: no task of {split} is of {', '.join(wanted)}; known: {known}")
+    return found[:limit]
 
 
 def record_opening(place: Store | Path, split: Split, why: str, *, flagged: bool) -> None:

@@ -17,12 +17,16 @@ class ImportedConfig(Section):
 
 
 class TaskLimitsConfig(Section):
-    """How many of its own tasks each split gives, taken from its start; absent = all, 0 = only what is imported."""
+    """How many of its own tasks each split gives, taken from its start; absent = all, 0 = only what is imported.
+
+    `families` names those that own tasks may come from, with wildcards (`files.*`); empty = all.
+    """
 
     train: Count | None = None
     dev: Count | None = None
     select: Count | None = None
     test: Count | None = None
+    families: tuple[str, ...] = ()
     imported: ImportedConfig = ImportedConfig()
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ import pytest
 from devset.splits import load_split
 from devset.task import SPLITS
 from evolver.audit import Opening
-from evolver.config import GapConfig, RunConfig
+from evolver.config import GapConfig, RunConfig, TaskLimitsConfig
 from evolver.errors import UsageError
 from evolver.loop import run
 from evolver.opening import LOG, open_split, record_opening
@@ -42,6 +42,18 @@ def test_a_gap_and_a_distillation_open_test_and_it_is_on_record(tmp_path: Path) 
     assert first.command.startswith("evolver") and first.who and first.at > 0
     with pytest.raises(UsageError, match="needs a reason"):
         record_opening(store, "test", "  ", flagged=True)
+
+
+def test_a_config_may_keep_to_some_families(tmp_path: Path) -> None:
+    config = RunConfig(tasks=TaskLimitsConfig(families=("files.*", "text.sort")))
+    store = Store.create(tmp_path / "run", config)
+    found = {task.family for task in open_split(store, "dev", None, "race")}
+    assert "text.sort" in found and len(found) > 5
+    assert all(family == "text.sort" or family.startswith("files.") for family in found)
+    assert len(open_split(store, "dev", 3, "race")) == 3, "the limit counts those that are left"
+    nothing = Store.create(tmp_path / "none", RunConfig(tasks=TaskLimitsConfig(families=("file.*",))))
+    with pytest.raises(UsageError, match=r"no task of dev is of file\.\*; known: .*files\.rename"):
+        open_split(nothing, "dev", None, "race")
 
 
 async def test_a_run_opens_test_for_its_gaps_alone(tmp_path: Path) -> None:
