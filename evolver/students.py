@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from devset.task import Task
-from evolver.errors import BudgetSpent
+from evolver.errors import BudgetSpent, UsageError
 from evolver.gap import Part, gap
 from evolver.lab import Lab
 from evolver.race import interleaved, record_evaluation
@@ -100,7 +100,13 @@ async def _told(training: Awaitable[int], tell: Callable[[], None]) -> int:
 
 
 async def measure_gaps(lab: Lab, pairs: Sequence[tuple[str, str]], tasks: Sequence[Task], distil: Distil) -> None:
-    """One Gap record a pair; with looks (`[gap] looks`), one a look until the gap is found or the looks are used up."""
+    """One Gap record a pair; with looks (`[gap] looks`), one a look until the gap is found or the looks are used up.
+
+    Raises UsageError when there are fewer test tasks than the last look wants.
+    """
+    last = lab.config.gap.sizes[-1:]
+    if pairs and last and last[0].tasks > len(tasks):
+        raise UsageError(f"gap.looks wants {last[0].tasks} test tasks, there are {len(tasks)}")
     for pair in pairs:
         for look, size in enumerate(lab.config.gap.sizes):
             level = lab.config.gap.level(look)

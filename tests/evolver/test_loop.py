@@ -39,6 +39,7 @@ from evolver.records import (
     Scorecard,
 )
 from evolver.stops import Stop
+from evolver.students import measure_gaps
 from harnesses.library import Library
 from harnesses.tree import harness_from_files, read_tree, seed_path, tree_files
 from tests.evolver.cards import Coin, a_task, coin_lab, split_tasks
@@ -312,6 +313,8 @@ async def test_a_sequential_rule_measures_more_until_a_gap_is_found_or_the_looks
     first, last = lab.store.all(Gap)
     assert (first.look, first.n_tasks, last.look, last.n_tasks) == (0, 4, 1, 8)
     assert first.level < last.level == wanted.gap.level(1) and last.found is None  # these students never played
+    with pytest.raises(UsageError, match="wants 8 test tasks, there are 7"):
+        await measure_gaps(lab, [(pair[0], pair[1])], split_tasks("test", 7), students)
 
 
 async def test_wrong_names_stop_before_anything_is_spent(tmp_path: Path) -> None:
