@@ -33,10 +33,13 @@ def components_are(
     """The iCalendar (RFC 5545) or vCard (RFC 6350) file has exactly these components of `kind`, in any order.
 
     `expected` gives the values of `fields` per component. Parameters (`TEL;TYPE=CELL`), other fields and folding are
-    free. A VEVENT counts only inside a VCALENDAR, a VCARD only outside of everything.
+    free, but nothing may repeat or be cancelled. A VEVENT counts only inside a VCALENDAR, a VCARD only outside of everything.
     """
     within = ["VCALENDAR"] if kind == "VEVENT" else []
-    found = sorted([";".join(c.get(f, [])) for f in fields] for c in _components(home, path, kind, within))
+    components = _components(home, path, kind, within)
+    if any({"RRULE", "RDATE"} & c.keys() or "CANCELLED" in c.get("STATUS", []) for c in components):
+        raise Wrong(f"in {path} a {kind} repeats or is cancelled")
+    found = sorted([";".join(c.get(f, [])) for f in fields] for c in components)
     wanted = sorted([*values] for values in expected)
     if found != wanted:
         strange = [c for c in found if c not in wanted] or [c for c in wanted if c not in found] or found
@@ -69,12 +72,15 @@ def _components(home: Path, path: str, kind: str, within: list[str]) -> list[dic
 def shell_variable(home: Path, *, path: str, variable: str, expected: str) -> str:
     """The shell profile exports the variable with this literal value: the last assignment counts.
 
-    Read, never run: lines of assignments and `export`; what a variable or a command would insert stays as written.
+    Read, never run: lines of assignments, `export`, `declare -x` and `unset`; what a variable or a command would insert
+    stays as written.
     """
     value, exported = None, False
     for line in read_text(home, path).split("\n"):
         for words in _commands(line):
-            exports = words[0] == "export"
+            if words[0] == "unset" and variable in words:
+                value, exported = None, False
+            exports = words[0] == "export" or words[:2] in (["declare", "-x"], ["typeset", "-x"])
             for word in words[1:] if exports else words:
                 if not _ASSIGNMENT.match(word):
                     exported = exported or (exports and word == variable)

@@ -158,6 +158,9 @@ def test_modes_and_links_are_read_as_they_are(tmp_path: Path) -> None:
         (b"echo export A=b\n", False),
         (b"export A='b\n", False),
         (b"A=b env\nexport B\n", False),
+        (b"declare -x A=b\n", True),
+        (b"declare A=b\n", False),
+        (b"export A=b\nunset A\n", False),
     ],
 )
 def test_a_profile_is_read_as_a_shell_would(profile: bytes, passes: bool, tmp_path: Path) -> None:
@@ -171,7 +174,8 @@ def test_components_that_are_not_closed_or_not_where_they_belong_are_zero(tmp_pa
     for data, right in (
         (card, 1.0), (card * 2, 0.0), (card[:-10], 0.0), (b"END:VCARD\n" + card, 0.0),
         (b"BEGIN:X\n" + card + b"END:X\n", 0.0), (card.replace(b"FN", b"FN;X=1"), 1.0),
-        (card.replace(b"FN:A", b"FN:A\nFN:B"), 0.0),
+        (card.replace(b"FN:A", b"FN:A\nFN:B"), 0.0), (card.replace(b"END", b"RRULE:FREQ=DAILY\nEND"), 0.0),
+        (card.replace(b"END", b"STATUS:CANCELLED\nEND"), 0.0), (card.replace(b"END", b"STATUS:CONFIRMED\nEND"), 1.0),
     ):  # fmt: skip
         (tmp_path / "f").write_bytes(data)
         assert value(tmp_path, "components_are", **slots) == right, data
