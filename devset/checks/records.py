@@ -33,7 +33,8 @@ def components_are(
     """The iCalendar (RFC 5545) or vCard (RFC 6350) file has exactly these components of `kind`, in any order.
 
     `expected` gives the values of `fields` per component. Parameters (`TEL;TYPE=CELL`), other fields and folding are
-    free, but nothing may repeat or be cancelled. A VEVENT counts only inside a VCALENDAR, a VCARD only outside of everything.
+    free, but nothing may repeat or be cancelled. A VEVENT counts only inside a VCALENDAR, a VCARD only outside of
+    everything.
     """
     within = ["VCALENDAR"] if kind == "VEVENT" else []
     components = _components(home, path, kind, within)
