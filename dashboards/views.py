@@ -109,11 +109,14 @@ class Story:
             tried = f"{len(decided)} candidate{'s' * (len(decided) != 1)} decided, none promoted"
             return f"**{self.name(self.root)}**, the starting harness, is still the incumbent: {tried}."
         last = self.population.promotions[-1]
-        lead = f"**{self.name(last.candidate_harness)}** leads **{self.name(last.incumbent_harness)}**"
+        ours, theirs = self.name(last.candidate_harness), self.name(last.incumbent_harness)
         effect, where = effect_of(last)
-        if effect is None or effect.point is None:
-            return f"{lead} (difference unknown)."
-        return f"{lead} by {words.points(effect)}, {effect.n} paired tasks ({where}, 95 % interval)."
+        if effect is None or effect.point is None or effect.low is None:
+            return f"**{ours}** leads **{theirs}** (difference unknown)."
+        measured = f"{words.points(effect)}, {effect.n} paired tasks ({where}, 95 % interval)."
+        if effect.low > 0:
+            return f"**{ours}** leads **{theirs}** by {measured}"
+        return f"**{ours}** took the place of **{theirs}**, being cheaper and not worse: {measured}"
 
     def path(self) -> list[PathPoint]:
         """The starting harness and every decided candidate, in the order of the decisions."""
