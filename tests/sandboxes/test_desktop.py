@@ -234,15 +234,3 @@ async def test_s29_an_application_started_from_bash_shows_and_does_not_block(des
     while left := await desk.windows():
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
-
-
-async def test_the_desktop_is_there_after_an_icon_was_renamed(desk: Sandbox) -> None:
-    await desk.write("/home/user/Desktop/old-name.txt", b"kept")
-    await desk.act(at("left_click", await element(desk, "old-name.txt")))
-    await desk.act(Act("key", keys="F2"))
-    await window(desk, "Rename File")
-    await desk.screenshot(settle_s=10)
-    await desk.act(Act("key", keys="ctrl+a"))
-    await desk.act(Act("type", text="new-name.txt\n"))
-    await element(desk, "new-name.txt", "icon")
-    assert await desk.read("/home/user/Desktop/new-name.txt") == b"kept"

@@ -15,7 +15,7 @@ from evolver.protocols import Act, Sandboxes
 from evolver.sandboxes.machine import Machine, Wire
 from evolver.testing import blank_png
 from harnesses.harness import Environment
-from tests.sandboxes.desk import element, sheet, show
+from tests.sandboxes.desk import at, element, sheet, show, window
 
 pytestmark = pytest.mark.desktop
 
@@ -59,6 +59,21 @@ async def test_s30_what_counts_is_the_file_on_the_disk_and_never_a_lock_beside_i
         assert names == ["Desktop/book.xlsx"]
         kept = tar.extractfile("Desktop/book.xlsx")
         assert kept and openpyxl.load_workbook(io.BytesIO(kept.read())).active["A1"].value == "new"
+
+
+async def test_the_desktop_is_there_after_an_icon_was_renamed(backend: Sandboxes) -> None:
+    """The file manager dies of a rename through its dialog. On a machine where the desktop has changed before, it no
+    longer tells of icons, so this one is new."""
+    box = await backend.open(Environment(image="desktop"), run_id="test", ttl_s=120)
+    await box.write("/home/user/Desktop/old-name.txt", b"kept")
+    await box.act(at("left_click", await element(box, "old-name.txt", limit_s=20)))
+    await box.act(Act("key", keys="F2"))
+    await window(box, "Rename File")
+    await box.screenshot(settle_s=10)
+    await box.act(Act("key", keys="ctrl+a"))
+    await box.act(Act("type", text="new-name.txt\n"))
+    await element(box, "new-name.txt", "icon", limit_s=20)
+    assert await box.read("/home/user/Desktop/new-name.txt") == b"kept"
 
 
 async def test_a_sandbox_without_a_screen_says_so(backend: Sandboxes) -> None:
