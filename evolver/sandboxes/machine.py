@@ -18,7 +18,6 @@ from evolver.records import Connection
 from evolver.sandboxes.egress import Egress
 
 FREEZE_LIMIT = 256 << 20
-WITNESS_HOME = "/tmp/.witness"
 GRACE_S = 20.0  # what the server may take beyond a command's own timeout before the sandbox counts as lost
 
 
@@ -146,7 +145,7 @@ class Machine:
                 entry = tarfile.TarInfo(path)
                 entry.size = len(data)
                 tar.addfile(entry, io.BytesIO(data))
-        await self._ask("witness", {"command": f"cd {WITNESS_HOME} && {command}"}, packed.getvalue())
+        await self._ask("witness", {"command": command}, packed.getvalue())
 
     async def windows(self, *, drawn: bool = False) -> list[str]:
         answer, _ = await self._ask("windows", {"drawn": drawn})

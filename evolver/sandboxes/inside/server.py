@@ -97,8 +97,8 @@ class Server:
             with tarfile.open(fileobj=io.BytesIO(body)) as tar:
                 tar.extractall(people.WITNESS_HOME)
         self.witness = people.popen(
-            ["bash", "-c", command], uid=people.WITNESS, cwd="/", env=self.env | {"HOME": people.WITNESS_HOME},
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            ["bash", "-c", f"cd && {command}"], uid=people.WITNESS, cwd="/",
+            env=self.env | {"HOME": people.WITNESS_HOME}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         people.KNOWN[self.witness.pid] = self.witness
         self.spared.add(self.witness.pid)
