@@ -47,6 +47,7 @@ class ConsoleObserver:
         self._names = dict(names or {})
         self._bars: Progress | None = None
         self._bar: dict[str, TaskID] = {}
+        self._told: set[str] = set()
         self._began: dict[str, tuple[float, int]] = {}
         self._spoke = float("-inf")
 
@@ -60,7 +61,11 @@ class ConsoleObserver:
     def progress(self, text: str, done: int, total: int, detail: Mapping[str, JsonValue]) -> None:
         if not detail:  # a step without rollouts, which may write to the same terminal itself: no live bar beside it
             self.close()
-            self._say(f"{text} ({done} of {total} done)")
+            notice = done == total == 1 and f"{text} (0 of 1 done)" not in self._told
+            line = text if notice else f"{text} ({done} of {total} done)"
+            if line not in self._told:  # a watchdog is told of the same step every minute
+                self._told.add(line)
+                self._say(line)
             return
         now = self._clock()
         began, at = self._began.setdefault(text, (now, done))

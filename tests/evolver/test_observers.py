@@ -72,6 +72,14 @@ def test_a_step_with_an_output_of_its_own_gets_no_bar_beside_it(monkeypatch: pyt
     assert len(stream.getvalue()) == written
 
 
+def test_a_notice_has_no_counter_and_nothing_is_said_twice() -> None:
+    out = io.StringIO()
+    observer = ConsoleObserver(talk_console(out))
+    for text, done in (("a notice", 1), ("a notice", 1), ("distil", 0), ("distil", 0), ("distil", 1)):
+        observer.progress(text, done, 1, {})
+    assert out.getvalue().splitlines() == ["a notice", "distil (0 of 1 done)", "distil (1 of 1 done)"]
+
+
 def test_only_what_was_settled_is_told() -> None:
     lines = [line for line in map(describe, records()) if line]
     assert len(lines) == 10 and describe(card()) is None and describe(ledger()) is None
