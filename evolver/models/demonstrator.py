@@ -25,6 +25,7 @@ GRID = 999
 POLL_S = 0.3
 PATIENCE_S = 25.0
 SETTLE_S = 20.0  # a cap: a key sent before a window is drawn is lost, however long that takes
+FILES = "find ~ -path '*/.*' -prune -o -type f -printf '%T@ %s %p\\n'"  # each with its time and size
 CANNOT = "what is asked for can't be done on this machine"
 
 
@@ -85,6 +86,7 @@ class BoundDemonstrator:
         self._next = 0
         self._looked = False
         self._slipped = False
+        self._unsaved: str | None = None  # the files before a save that takes its time
 
     async def complete(self, request: Request) -> Completion:
         tools = offered(request.tools)
@@ -135,12 +137,15 @@ class BoundDemonstrator:
     async def _gui_turn(self, tool: str, reply: _Reply) -> None:
         """Calls until the next turn starts: at a summary, or where the screen must be read again after a call."""
         steps = self._task.oracle.gui or ()
+        await self._wait_for_save()
         while self._next < len(steps) and len(reply.calls) < self._max_calls:
             step = steps[self._next]
             if reply.calls and (step.summary or step.target or step.to or step.wait_window):
                 break
             arguments = await self._arguments(step)
             self._next += 1
+            if step.keys == "ctrl+s" and [after.action for after in steps[self._next : self._next + 1]] == ["wait"]:
+                self._unsaved = await self._files()
             if not reply.calls:
                 reply.text = step.summary or _in_words(step)
             self._add(reply, tool, arguments)
@@ -196,6 +201,20 @@ class BoundDemonstrator:
             if time.monotonic() > deadline:
                 raise _Lost(f"no window titled {title!r} has opened")
             await asyncio.sleep(POLL_S)
+
+    async def _wait_for_save(self) -> None:
+        """After ctrl+s and the oracle's own wait: until the files have changed and stand still, as long as it takes; it
+        goes on if they never do, as after a slip that left nothing to save."""
+        before, self._unsaved = self._unsaved, None
+        deadline, now = self._deadline(), before
+        while before is not None and time.monotonic() < deadline:
+            last, now = now, await self._files()
+            if now == last != before:
+                break
+            await asyncio.sleep(POLL_S)
+
+    async def _files(self) -> str:
+        return (await self._sandbox.exec(FILES, timeout_s=PATIENCE_S)).output
 
     async def _point(self, target: GuiTarget) -> JsonValue:
         deadline = self._deadline()

@@ -12,9 +12,9 @@ import pytest
 from devset.task import Criterion, GuiStep, GuiTarget, Oracle, Rubric, Task, TerminalStep
 from evolver.config import DemonstratorSpec
 from evolver.models import make_model
-from evolver.models.demonstrator import Demonstrator, find
+from evolver.models.demonstrator import FILES, Demonstrator, find
 from evolver.models.slips import off_target, wrong_argument, wrong_character
-from evolver.protocols import Act, Element, Model, Privileged, Request
+from evolver.protocols import Act, Element, Model, Privileged, Ran, Request
 from evolver.records import Completion, Message, Text, ToolSpec
 from evolver.testing import FakeSandbox
 from evolver.tokens import count_request
@@ -295,6 +295,33 @@ def test_wrong_values_differ_in_one_character_and_leave_an_end_mark_alone() -> N
     assert wrong is not None and wrong.startswith("cat > x.txt <<'EOF'\nvalue ") and wrong.endswith("\nEOF")
     assert wrong != heredoc
     assert wrong_argument("| ;", rng) is None
+
+
+# --- a save that takes its time -----------------------------------------------------------------------------------
+
+SAVED = Oracle(gui=(*GUI[:3], GuiStep(action="key", summary="Save.", keys="ctrl+s"), GuiStep(action="wait", seconds=2)))
+
+
+async def saved(listings: list[str], patience_s: float) -> tuple[float, int]:
+    """Seconds that the demonstrator takes while the files are listed so, the last for ever; how often it looked."""
+    sandbox = desktop()
+    sandbox.answers[FILES] = lambda sandbox: Ran(0, listings[min(sandbox.commands.count(FILES), len(listings)) - 1])
+    started = time.monotonic()
+    log = await play(
+        sandbox, Demonstrator(patience_s=patience_s).bind(task(SAVED), sandbox, "r-1", max_calls=15), SPECS["alpha"]
+    )
+    assert arguments(log)[-1] == [SUCCESS]
+    return time.monotonic() - started, sandbox.commands.count(FILES)
+
+
+async def test_it_ends_once_the_file_is_written_and_stands_still_however_late_that_is() -> None:
+    _, looks = await saved(["old", "old", "old", "half", "new"], patience_s=25)
+    assert looks == 6  # the last two say the same
+
+
+async def test_a_save_that_never_comes_is_not_waited_for_for_ever() -> None:
+    took, looks = await saved(["old"], patience_s=0.5)
+    assert looks > 1 and 0.5 < took < 5
 
 
 # --- what it says about itself -----------------------------------------------------------------------------------
