@@ -21,7 +21,9 @@ def repeats(story: Story, row: AttemptRow) -> None:
     graded = [one for one in same if one.outcome in ("solved", "failed")]
     solved = sum(one.outcome == "solved" for one in graded)
     links = " · ".join(
-        f"**{_said(one)}**" if one.id == row.id else f"[{_said(one)}]({frame.link('replay', r=one.id, step='1')})"
+        f"**{_said(one)}**"
+        if one.id == row.id
+        else f"[{_said(one)}]({frame.link('replay', {'r': one.id, 'step': '1'})})"
         for one in same
     )
     shown = f" (the newest {len(same)} of {row.repeats})" if row.repeats > len(same) else ""

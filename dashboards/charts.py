@@ -16,19 +16,19 @@ MOST_LANES = 12
 MARGIN = {"l": 10, "r": 10, "t": 30, "b": 10}
 
 
-def _percent(value: float | None) -> float | None:
+def percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _arms(intervals: Sequence[Interval]) -> dict[str, object]:
-    """Asymmetric error arms in percent; none where an interval is unknown."""
-    up = [_arm(i.high, i.point) for i in intervals]
-    down = [_arm(i.point, i.low) for i in intervals]
+def arms(intervals: Sequence[Interval], scale: float = 100) -> dict[str, object]:
+    """Asymmetric error arms, in percent unless told otherwise; none where an interval is unknown."""
+    up = [_arm(i.high, i.point, scale) for i in intervals]
+    down = [_arm(i.point, i.low, scale) for i in intervals]
     return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
 
 
-def _arm(high: float | None, low: float | None) -> float:
-    return 0.0 if high is None or low is None else 100 * (high - low)
+def _arm(high: float | None, low: float | None, scale: float) -> float:
+    return 0.0 if high is None or low is None else scale * (high - low)
 
 
 def _bare(interval: Interval) -> Interval:
@@ -46,7 +46,7 @@ def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Fi
         last = max(p.tokens for p in points)
         figure.add_scatter(
             x=[*(p.tokens for p in steps), last],
-            y=[*(_percent(p.success.point) for p in steps), _percent(steps[-1].success.point)],
+            y=[*(percent(p.success.point) for p in steps), percent(steps[-1].success.point)],
             mode="lines",
             line={"shape": "hv", "width": 4, "color": theme.BLUE},
             name="incumbent",
@@ -57,12 +57,12 @@ def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Fi
         if some:
             figure.add_scatter(
                 x=[p.tokens for p in some],
-                y=[_percent(p.success.point) for p in some],
+                y=[percent(p.success.point) for p in some],
                 mode="markers+text",
                 name=mark.word,
                 text=[p.name if p.candidate in named else "" for p in some],
                 textposition="top right",
-                error_y=_arms([p.success if p.candidate in named else _bare(p.success) for p in some]),
+                error_y=arms([p.success if p.candidate in named else _bare(p.success) for p in some]),
                 marker={
                     "color": mark.colour,
                     "symbol": mark.symbol,
@@ -153,7 +153,7 @@ def channel_dots(
     figure = go.Figure()
     apps = list(shares)
     for row, app in enumerate(apps):
-        ends = [_percent(i.point) for i in shares[app].values() if i.point is not None]
+        ends = [percent(i.point) for i in shares[app].values() if i.point is not None]
         if len(ends) > 1:
             figure.add_scatter(
                 x=[min(ends), max(ends)],
@@ -173,11 +173,11 @@ def channel_dots(
         offset = 0.24 * (place - (len(harnesses) - 1) / 2)
         mark = marks[harness]
         figure.add_scatter(
-            x=[_percent(i.point) for _, i in rows],
+            x=[percent(i.point) for _, i in rows],
             y=[r + offset for r, _ in rows],
             mode="markers+text",
             name=name(harness),
-            error_x=_arms([i for _, i in rows]),
+            error_x=arms([i for _, i in rows]),
             text=[f"n={i.n}" for _, i in rows],
             textposition="top center",
             textfont={"size": 11},

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from dashboards import theme, words
+from dashboards import charts, theme, words
 from evolver.compare import Comparison
 from evolver.phrasing import pp
 from evolver.records import Interval
 
 AXIS = "gap B − A, percentage points of success"
-WHISKER = {"type": "data", "symmetric": False, "thickness": 2, "width": 6}
 
 
 def gap(found: Interval, noise: Interval, names: tuple[str, str]) -> go.Figure:
@@ -21,14 +20,16 @@ def gap(found: Interval, noise: Interval, names: tuple[str, str]) -> go.Figure:
     if noise.low is not None and noise.high is not None:
         figure.add_vrect(x0=100 * noise.low, x1=100 * noise.high, fillcolor=theme.GREY, opacity=0.35, line_width=0)
     figure.add_scatter(
-        x=[_pp(found.point)],
+        x=[charts.percent(found.point)],
         y=[0],
         mode="markers",
         marker={"size": 15, "color": theme.BLUE},
         error_x=_whiskers([found], theme.BLUE),
         hovertemplate=words.points(found) + "<extra></extra>",
     )
-    figure.add_annotation(x=_pp(found.point), y=0, text=f"<b>{words.points(found)}</b>", showarrow=False, yshift=26)
+    figure.add_annotation(
+        x=charts.percent(found.point), y=0, text=f"<b>{words.points(found)}</b>", showarrow=False, yshift=26
+    )
     _ends(figure, names)
     _axis(figure, [found, noise])
     figure.update_yaxes(visible=False, range=[-1, 1])
@@ -75,7 +76,7 @@ def forest(apps: Mapping[str, Comparison], whole: Comparison) -> go.Figure:
         alike = [(n, effect) for n, (_, effect, looks) in enumerate(rows) if looks == symbol]
         some = [(n, effect) for n, effect in alike if effect.point is not None]
         figure.add_scatter(
-            x=[_pp(effect.point) for _, effect in some],
+            x=[charts.percent(effect.point) for _, effect in some],
             y=[n for n, _ in some],
             mode="markers",
             marker={"size": 12, "color": colour, "symbol": symbol},
@@ -117,13 +118,7 @@ def _axis(figure: go.Figure, shown: Sequence[Interval]) -> None:
 
 
 def _whiskers(shown: Sequence[Interval], colour: str) -> dict[str, object]:
-    up = [0.0 if i.high is None or i.point is None else 100 * (i.high - i.point) for i in shown]
-    down = [0.0 if i.low is None or i.point is None else 100 * (i.point - i.low) for i in shown]
-    return {**WHISKER, "color": colour, "array": up, "arrayminus": down}
-
-
-def _pp(value: float | None) -> float | None:
-    return None if value is None else 100 * value
+    return charts.arms(shown) | {"color": colour, "thickness": 2, "width": 6}
 
 
 def _laid(figure: go.Figure, height: int) -> go.Figure:

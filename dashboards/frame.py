@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlencode
 
 import plotly.graph_objects as go
@@ -38,12 +40,12 @@ def zone() -> str | None:
     return st.context.timezone
 
 
-def link(page: str, **address: str) -> str:
+def link(page: str, address: Mapping[str, str]) -> str:
     """The address of another page about the same run."""
-    return link_in(st.session_state["shown_run"], page, **address)
+    return link_in(st.session_state["shown_run"], page, address)
 
 
-def link_in(run: Run, page: str, **address: str) -> str:
+def link_in(run: Run, page: str, address: Mapping[str, str]) -> str:
     """The address of another page about a run that need not be the one shown."""
     return f"{page}?{urlencode({'run': run.path.name, **address} if st.session_state['several_runs'] else address)}"
 
@@ -76,8 +78,17 @@ def link_column(title: str, key: str) -> object:
     return st.column_config.LinkColumn(title, display_text=rf"[?&]{key}=([^&]+)", pinned=True)
 
 
-def draw(figure: go.Figure, alt: str, **options: object) -> None:
-    """A chart with words that can be read on the reader's theme; `alt` is the sentence that it says."""
+def draw(
+    figure: go.Figure,
+    alt: str,
+    *,
+    key: str | None = None,
+    on_select: Callable[[], None] | Literal["ignore", "rerun"] = "ignore",
+    points_only: bool = False,
+    bar: bool = False,
+) -> None:
+    """A chart with words that can be read on the reader's theme; `alt` is the sentence that it says. Marks are chosen
+    by click, box or lasso, or with `points_only` by click; `bar` shows the chart's own buttons."""
     dark = st.context.theme.type == "dark"
     text, ground = (theme.DARK_TEXT, theme.DARK_PAGE) if dark else (theme.LIGHT_TEXT, theme.LIGHT_PAGE)
     figure.update_layout(font_color=text, legend_font_color=text)
@@ -85,7 +96,9 @@ def draw(figure: go.Figure, alt: str, **options: object) -> None:
     figure.update_yaxes(tickfont_color=text, title_font_color=text)
     for note in figure.layout.annotations:
         note.update(font_color=note.font.color or text, bgcolor=ground if note.showarrow else None)
-    st.plotly_chart(figure, alt=alt, **{"config": {"displayModeBar": False}, **options})
+    modes = ("points",) if points_only else ("points", "box", "lasso")
+    config = {"displaylogo": False} if bar else {"displayModeBar": False}
+    st.plotly_chart(figure, alt=alt, key=key, on_select=on_select, selection_mode=modes, config=config)
 
 
 def long_text(text: str, name: str, language: str | None = None) -> None:

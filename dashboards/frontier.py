@@ -12,7 +12,7 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from dashboards import theme, words
+from dashboards import charts, theme, words
 from dashboards.views import Story
 from evolver.phrasing import UNKNOWN
 from evolver.records import Evaluation, Interval
@@ -44,6 +44,10 @@ class Priced:
     def known(self) -> bool:
         """Whether it has a place on axes of finite numbers."""
         return self.cost is not None and math.isfinite(self.cost) and self.success.point is not None
+
+    @property
+    def cost_interval(self) -> Interval:
+        return Interval(point=self.cost, low=self.low, high=self.high, n=self.success.n, method="")
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -107,6 +111,7 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
         (beaten, theme.Mark(theme.GREY, "circle-open", "○", ""), "beaten by the frontier"),
         (members, theme.Mark(theme.BLUE, "circle", "●", ""), "on the frontier"),
     ):
+        crossed = some if len(some) <= MOST_CROSSES else []
         figure.add_scatter(
             x=[p.cost for p in some],
             y=[100 * (p.success.point or 0.0) for p in some],
@@ -114,8 +119,8 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
             name=word,
             customdata=[[p.run, p.label, words.percent(p.success)] for p in some],
             hovertemplate="%{customdata[0]}: %{customdata[1]}<br>%{customdata[2]}, %{x:,.4g}<extra></extra>",
-            error_x=_cost_arms(some if len(some) <= MOST_CROSSES else [], look.colour),
-            error_y=_success_arms(some if len(some) <= MOST_CROSSES else [], look.colour),
+            error_x=charts.arms([p.cost_interval for p in crossed], 1) | {"color": look.colour},
+            error_y=charts.arms([p.success for p in crossed]) | {"color": look.colour},
             marker={
                 "color": look.colour,
                 "symbol": look.symbol,
@@ -170,23 +175,6 @@ def _gutter(figure: go.Figure, shown: Sequence[Priced]) -> None:
         figure.add_annotation(x=1.0, y=0.0, xref="paper", yref="paper", text=text, showarrow=False, xanchor="right")
 
 
-def _cost_arms(some: Sequence[Priced], colour: str) -> dict[str, object]:
-    return _arms([(p.low, p.cost, p.high) for p in some], 1, colour)
-
-
-def _success_arms(some: Sequence[Priced], colour: str) -> dict[str, object]:
-    return _arms([(p.success.low, p.success.point, p.success.high) for p in some], 100, colour)
-
-
-def _arms(
-    ends: Sequence[tuple[float | None, float | None, float | None]], scale: float, colour: str
-) -> dict[str, object]:
-    """Error bars from (low, point, high); none where an end is unknown."""
-    up = [0.0 if point is None or high is None else scale * (high - point) for _, point, high in ends]
-    down = [0.0 if point is None or low is None else scale * (point - low) for low, point, _ in ends]
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.2, "color": colour}
-
-
 def cost_text(point: Priced, measure: Measure) -> str:
     if point.cost is None:
         return UNKNOWN
@@ -194,4 +182,4 @@ def cost_text(point: Priced, measure: Measure) -> str:
         return f"${point.cost:,.4f}"
     if measure == "seconds":
         return words.seconds(point.cost)
-    return words.tokens(Interval(point=point.cost, low=point.low, high=point.high, n=point.success.n, method=""))
+    return words.tokens(point.cost_interval)

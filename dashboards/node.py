@@ -80,7 +80,7 @@ def _compare_links(story: Story, candidate: Candidate, decision: Decision | None
     if against is not None:
         label = story.harness_labels
         base = story.parent_harness(against)
-        address = frame.link("compare", base=label.get(base, base), cand=label[candidate.harness_id])
+        address = frame.link("compare", {"base": label.get(base, base), "cand": label[candidate.harness_id]})
         st.markdown(f"[Compare with {story.name(base)}]({address})")
 
 

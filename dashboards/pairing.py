@@ -12,17 +12,22 @@ from functools import cached_property
 
 from dashboards.queries import Run
 from evolver.audit import SelfCheck
-from evolver.compare import Arms, Comparison, by_task, compare, flip_rates
+from evolver.compare import Arms, Comparison, compare, flip_rates
 from evolver.config import changed_fields
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing
-from evolver.population import final_cards, per_task, success_value
+from evolver.population import by_task, final_cards, per_task, success_value
 from evolver.records import Interval, Scorecard
 from harnesses.diff import ORDER, Diff
 from harnesses.harness import Component
 
 DOTS = 20
-CELLS = ("both", "only_a", "only_b", "neither")
+CELLS = {
+    "both": "both solve it",
+    "only_a": "only A solves it",
+    "only_b": "only B solves it",
+    "neither": "neither solves it",
+}
 Kind = tuple[str, str, str]  # split, purpose, model id
 _PARTS: dict[str, Component] = {"scaffold": "F", "tools": "T", "prompt": "P", "environment": "E"}
 
@@ -85,11 +90,6 @@ class Pairing:
     @cached_property
     def gap(self) -> Comparison | str:
         return self.versus()
-
-    @property
-    def refusal(self) -> str | None:
-        """Why no gap may be shown; None when there is one."""
-        return self.gap if isinstance(self.gap, str) else None
 
     def by_app(self) -> dict[str, Comparison]:
         """App → B minus A on the tasks that are over it, the largest effect first; a task over two apps is in both."""

@@ -71,6 +71,9 @@ class AttemptRow:
     place: int
 
 
+_COLUMNS = ", ".join(f'"{f.name}"' for f in fields(AttemptRow))
+
+
 @dataclass(frozen=True)
 class Spent:
     """What one role has spent: sums of what is known, and how many ledger entries are unknown."""
@@ -129,8 +132,7 @@ class Run:
     def page(self, number: int, filters: Filters | None = None, rows: int = PAGE_ROWS) -> list[AttemptRow]:
         """Page `number` (from 1) of the rollout list, newest first, `rows` a page."""
         where, values = _where(filters or {})
-        names = ", ".join(f'"{f.name}"' for f in fields(AttemptRow))
-        sql = f"select {names} from attempts {where} order by place limit ? offset ?"
+        sql = f"select {_COLUMNS} from attempts {where} order by place limit ? offset ?"
         return [AttemptRow(*row) for row in self._query(sql, [*values, rows, rows * (number - 1)])]
 
     @property
@@ -150,9 +152,8 @@ class Run:
     def rivals(self, row: AttemptRow, most: int) -> list[AttemptRow]:
         """Attempts of other harnesses at the same version of the same task: those with its number first, then the
         newest, at most so many."""
-        names = ", ".join(f'"{f.name}"' for f in fields(AttemptRow))
         sql = (
-            f"select {names} from attempts where task_id = ? and task_hash = ? and harness_id != ? "
+            f"select {_COLUMNS} from attempts where task_id = ? and task_hash = ? and harness_id != ? "
             "order by attempt != ?, purpose != ?, place limit ?"
         )
         values: list[object] = [row.task_id, row.task_hash, row.harness_id, row.attempt, row.purpose, most]

@@ -26,7 +26,7 @@ def now() -> None:
     if found:
         links = " · ".join(
             f"[{one.key.task_id}, {story.name(one.key.harness_id)}, turn {len(one.turns) + 1}]"
-            f"({frame.link('replay', r=one.id)})"
+            f"({frame.link('replay', {'r': one.id})})"
             for one in found[:MOST]
         )
         rest = f" and {len(found) - MOST} more" if len(found) > MOST else ""

@@ -12,7 +12,6 @@ from evolver.compare import Comparison
 from evolver.phrasing import percent
 
 PARTS = {"F": "F scaffold", "T": "T tools", "P": "P prompt", "E": "E environment"}
-CELLS = {"both": "both solve it", "only_a": "only A", "only_b": "only B", "neither": "neither"}
 Picked = tuple[Story, str]
 
 
@@ -197,10 +196,10 @@ def _concordance(found: Pairing, a: Picked, b: Picked, kind: Kind) -> None:
         "cand_run": b[0].run.path.name,
         "on": "/".join(kind),
     }
-    links = {name: frame.link_in(b[0].run, "rollouts", pairs=name, **address) for name in pairing.CELLS}
+    links = {name: frame.link_in(b[0].run, "rollouts", {"pairs": name, **address}) for name in pairing.CELLS}
 
     def cell(name: str) -> str:
-        return f"[**{counts[name]}** {CELLS[name]}]({links[name]})"
+        return f"[**{counts[name]}** {pairing.CELLS[name]}]({links[name]})"
 
     st.markdown(
         "| | B solves it | B fails |\n|---|---|---|\n"

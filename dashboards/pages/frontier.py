@@ -58,9 +58,8 @@ def _chart(shown: list[Priced], cost: Measure, several: bool) -> None:
         frontier.chart(shown, cost, several),
         key="frontier",
         on_select="rerun",
-        selection_mode=("points", "box", "lasso"),
         alt=f"Frontier: {said}",
-        config={"displaylogo": False},
+        bar=True,
     )
     lost = sum(not p.known for p in shown)
     st.caption(
@@ -85,7 +84,7 @@ def _selected(shown: list[Priced]) -> None:
     address = {"base": a.label, "cand": b.label}
     if a.run != b.run or frame.other_runs():
         address |= {"base_run": a.run, "cand_run": b.run}
-    st.markdown(f"[Compare {a.name} with {b.name}]({frame.link('compare', **address)})")
+    st.markdown(f"[Compare {a.name} with {b.name}]({frame.link('compare', address)})")
 
 
 def _table(shown: list[Priced], cost: Measure) -> None:

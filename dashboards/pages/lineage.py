@@ -6,10 +6,9 @@ import math
 
 import streamlit as st
 
-from dashboards import charts, frame, node, theme, words
+from dashboards import charts, frame, node, words
 from dashboards.views import Story
 from evolver.phrasing import UNKNOWN, count, dollars
-from evolver.population import standing
 from evolver.records import Candidate, FailedProposal
 from evolver.report import effect_of
 from evolver.safety import stages_table
@@ -36,7 +35,7 @@ def page() -> None:
             charts.tree(nodes, chosen.id, {k: v for k, v in flags.items() if v}),
             key="tree",
             on_select=_take_click,
-            selection_mode="points",
+            points_only=True,
             alt=f"Lineage: {said}",
         )
         st.caption(
@@ -91,7 +90,7 @@ def _table(story: Story) -> None:
         spent = played[candidate.id]
         rows.append(
             {
-                "candidate": frame.link("lineage", h=story.candidate_labels[candidate.id]),
+                "candidate": frame.link("lineage", {"h": story.candidate_labels[candidate.id]}),
                 "verdict": node.mark_of(story, candidate).label,
                 "parent": ", ".join(story.name(p) for p in candidate.parents) or "none (start)",
                 "changed": " ".join(candidate.components) or "none",
@@ -112,7 +111,7 @@ def _filtered(story: Story) -> list[Candidate]:
     found = list(story.population.candidates)
 
     def verdict(candidate: Candidate) -> list[str]:
-        return [theme.VERDICTS[standing(candidate, story.population.decision_of.get(candidate.id))].word]
+        return [node.mark_of(story, candidate).word]
 
     kinds = (
         ("verdict", verdict),

@@ -92,7 +92,7 @@ def _decisions(story: Story) -> None:
         rows.append(
             {
                 "verdict": theme.VERDICTS[story.verdict(decision)].label,
-                "candidate": frame.link("lineage", h=labels.get(decision.candidate_id, decision.candidate_id)),
+                "candidate": frame.link("lineage", {"h": labels.get(decision.candidate_id, decision.candidate_id)}),
                 "against": story.name(decision.incumbent_harness),
                 "effect": words.points(effect),
                 "measured on": f"{where}, {effect.n} tasks" if effect else where,

@@ -78,7 +78,7 @@ def _steps(rollout: Rollout) -> int:
         charts.time_bar(rollout.turns, step - 1),
         key="time_bar",
         on_select=_take_click,
-        selection_mode="points",
+        points_only=True,
         alt=f"{last} turns by seconds and channel; turn {step} is chosen",
     )
     return step - 1

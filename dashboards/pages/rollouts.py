@@ -15,12 +15,6 @@ from evolver.phrasing import UNKNOWN, count
 ANY = "any"
 FILTERS = (("harness_id", "harness"), ("purpose", "purpose"), ("outcome", "outcome"), ("apps", "app"))
 SIZES = (PAGE_ROWS, 20, 100, 200)
-CELLS = {
-    "both": "both solve it",
-    "only_a": "only A solves it",
-    "only_b": "only B solves it",
-    "neither": "neither solves it",
-}
 REPLAY = "replay"
 
 
@@ -73,12 +67,12 @@ def _cell(story: Story) -> Mapping[str, dict[str, str]] | None:
         for one, key in ((base, "base"), (story, "cand"))
     ]
     kind = tuple(asked["on"].split("/", 2))
-    if base is None or ids[0] is None or ids[1] is None or asked["pairs"] not in CELLS or len(kind) != 3:
+    if base is None or ids[0] is None or ids[1] is None or asked["pairs"] not in pairing.CELLS or len(kind) != 3:
         st.warning("The address asks for a cell of a comparison that is not in this run: no rollout is left out.")
         return None
     found = pairing.Pairing(pairing.side(base.run, ids[0], kind), pairing.side(story.run, ids[1], kind))
     st.info(
-        f"Paired attempts that {CELLS[asked['pairs']]}: A = {asked['base']}"
+        f"Paired attempts that {pairing.CELLS[asked['pairs']]}: A = {asked['base']}"
         f"{'' if base is story else f' of run {base.run.path.name}'}, B = {asked['cand']}. Shown are B's attempts.",
         icon=":material/join:",
     )
@@ -139,7 +133,7 @@ def _table(story: Story, rows: list[AttemptRow], beside: Mapping[str, dict[str, 
 
 def _row(story: Story, row: AttemptRow, beside: Mapping[str, str]) -> dict[str, str]:
     return {
-        REPLAY: frame.link("replay", r=row.id, step="1", **beside),
+        REPLAY: frame.link("replay", {"r": row.id, "step": "1", **beside}),
         "outcome": theme.OUTCOMES[row.outcome].label + (f" ({row.blame})" if row.blame else ""),
         "task": row.task_id,
         "harness": story.name(row.harness_id),
