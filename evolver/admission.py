@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from devset.task import Task
-from evolver.disk import append_line, lines_of
+from evolver.disk import append_line, records_in
 from evolver.errors import SandboxLost
 from evolver.protocols import Executor, Grader, Model, Privileged, Sandboxes
 from evolver.records import Finite, Record, Rollout, RolloutKey, Score, Scorecard, StopReason
@@ -99,15 +97,8 @@ def _stands(admission: Admission, task: Task) -> bool:
 
 
 def read_admissions(path: Path) -> dict[str, Admission]:
-    """Task id → its last verdict in `path`; a line that a crash cut off, or of another version, is no verdict."""
-    found: dict[str, Admission] = {}
-    for line in lines_of(path):
-        try:
-            admission = Admission.model_validate_json(line)
-        except ValidationError:
-            continue
-        found[admission.task_id] = admission
-    return found
+    """Task id → its last verdict in `path`."""
+    return {admission.task_id: admission for admission in records_in(path, Admission)}
 
 
 @dataclass

@@ -13,7 +13,7 @@ from random import Random
 from typing import TypeVar
 
 from evolver.config import ArchiveConfig
-from evolver.population import Population, cards_of, final_cards
+from evolver.population import Population, by_task, cards_of, final_cards, tally
 from evolver.records import Channel, Scorecard, StopReason
 
 PRIOR_ATTEMPTS = 1.0  # what the whole archive knows of a task counts as so many attempts of each member at it
@@ -59,7 +59,14 @@ def archive(
                 failure=_commonest(ended),
                 channel=_commonest([card.channel for card in scored]) or "none",
             )
-            members.append(Member(candidate.harness_id, candidate.name, cell, tallies(scored)))
+            members.append(
+                Member(
+                    candidate.harness_id,
+                    candidate.name,
+                    cell,
+                    {task: tally(part) for task, part in by_task(scored).items()},
+                )
+            )
     return members
 
 
@@ -108,15 +115,6 @@ def _pooled(members: Sequence[Member]) -> dict[str, float]:
     for task in tasks:
         tallies = [member.tallies[task] for member in members if task in member.tallies]
         found[task] = (sum(solved for solved, _ in tallies) + 0.5) / (sum(scored for _, scored in tallies) + 1)
-    return found
-
-
-def tallies(scored: Sequence[Scorecard]) -> dict[str, tuple[int, int]]:
-    """Task id → (attempts solved, attempts) of cards that are all scored."""
-    found: dict[str, tuple[int, int]] = {}
-    for card in scored:
-        solved, all_ = found.get(card.key.task_id, (0, 0))
-        found[card.key.task_id] = (solved + bool(card.success), all_ + 1)
     return found
 
 

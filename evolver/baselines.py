@@ -9,10 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolver.compare import by_task
 from evolver.intervals import DIFFERENCE, mean_interval, success_interval
 from evolver.phrasing import UNKNOWN, count, percent, pp
-from evolver.population import Population, cards_of, final_cards, per_task, success_value
+from evolver.population import Population, by_task, cards_of, final_cards, per_task, success_value
 from evolver.records import Arm, Candidate, Decision, Final, Interval, Purpose, Scorecard
 from evolver.store import Store
 from evolver.tables import Table

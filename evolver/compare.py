@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,7 +10,7 @@ from itertools import combinations
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, pooled_p, t_bound
-from evolver.population import final_cards, require_one_version
+from evolver.population import by_task, final_cards, require_one_version, tally
 from evolver.records import Interval, Scorecard
 
 MIN_COVERAGE = 0.8  # share of the asked tasks, and of the attempts, that both arms must score to conclude anything
@@ -70,7 +69,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     paired = [card for card in candidate if card.success is not None and card.key.pair in known]
     a, b = by_task(paired), by_task([card for card in incumbent if card.success is not None])
     tasks = sorted(a)
-    tallies = [(_tally(a[task]), _tally(b[task])) for task in tasks]
+    tallies = [(tally(a[task]), tally(b[task])) for task in tasks]
     lead = [ours[0] / ours[1] - theirs[0] / theirs[1] for ours, theirs in tallies]
     logs = [ratio for task in tasks if (ratio := _log_tokens(a[task], b[task])) is not None]
     enough = len(logs) >= MIN_BOTH_SOLVE
@@ -126,14 +125,6 @@ def _require_same_tasks(candidate: Sequence[Scorecard], incumbent: Sequence[Scor
     require_one_version([*incumbent, *candidate])
 
 
-def by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
-    """Task id → its cards, in their order."""
-    found: dict[str, list[Scorecard]] = defaultdict(list)
-    for card in cards:
-        found[card.key.task_id].append(card)
-    return found
-
-
 def _rubric_lead(candidate: dict[str, list[Scorecard]], incumbent: dict[str, list[Scorecard]]) -> float | None:
     """Mean lead in the rubric score over the tasks of `candidate` whose rubric is known in both arms."""
     ours = {task: [c.rubric for c in candidate[task] if c.rubric is not None] for task in candidate}
@@ -148,10 +139,6 @@ def _lower(lead: Sequence[float], alpha: float, seed: int) -> float | None:
     tail = Tail("lower", alpha)
     resampled = bound(lead, tail, seed, DIFFERENCE)
     return None if resampled is None else min(resampled, t_bound(lead, tail))
-
-
-def _tally(cards: Sequence[Scorecard]) -> tuple[int, int]:
-    return sum(card.success is True for card in cards), len(cards)
 
 
 def _log_tokens(candidate: Sequence[Scorecard], incumbent: Sequence[Scorecard]) -> float | None:

@@ -17,15 +17,13 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 import devset
 from devset.forge.proof import broken, plan_of
 from devset.forge.rules import Violation, violations
 from devset.forge.sampler import Composed
 from devset.forge.trial import Facts
 from evolver.admission import Admission, Bench, admit
-from evolver.disk import append_line, lines_of
+from evolver.disk import append_line, records_in
 from evolver.errors import Blamed, CheckerFailed, SandboxLost
 from evolver.records import Finite, Record
 from evolver.rollout import HOME, set_up
@@ -122,15 +120,8 @@ async def prove(made: Sequence[Composed], bench: Bench, path: Path | None = None
 
 
 def read_proofs(path: Path) -> dict[str, Proof]:
-    """Task id → its last proof in `path`; a line that a crash cut off, or of another version, is none."""
-    found: dict[str, Proof] = {}
-    for line in lines_of(path):
-        try:
-            proof = Proof.model_validate_json(line)
-        except ValidationError:
-            continue
-        found[proof.task_id] = proof
-    return found
+    """Task id → its last proof in `path`."""
+    return {proof.task_id: proof for proof in records_in(path, Proof)}
 
 
 def gate_table(proofs: Iterable[Proof]) -> list[GateRow]:

@@ -7,10 +7,15 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from evolver.errors import UsageError
+
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
 @contextmanager
@@ -93,6 +98,8 @@ def append_line(path: Path, line: str) -> None:
         os.fsync(lines.fileno())
 
 
-def lines_of(path: Path) -> list[str]:
-    """The lines of a log; none where there is no log yet."""
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+def records_in(path: Path, kind: type[Kind]) -> Iterator[Kind]:
+    """What a log holds of this kind, in order; a line that a crash cut off, or of another version, is none."""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        with suppress(ValidationError):
+            yield kind.model_validate_json(line)

@@ -55,12 +55,12 @@ def _admitted(folder: Path) -> list[Task]:
     """The admitted tasks of a directory. Raises UsageError when one of them has no verdict as it is now, or none is
     admitted; of a single task's directory also when that task is quarantined."""
     alone = (folder / "task.toml").is_file()
+    place = folder.parent if alone else folder
     try:
         tasks = [read_task_dir(folder)] if alone else read_tasks(folder)
     except TaskError as error:
         raise UsageError(str(error)) from error
-    verdicts = read_admissions((folder.parent if alone else folder) / VERDICTS)
-    place = folder.parent if alone else folder
+    verdicts = read_admissions(place / VERDICTS)
     if open_ := [f"{task.id} ({why})" for task in tasks if (why := _undecided(task, verdicts.get(task.id)))]:
         raise UsageError(
             f"{folder}: {len(open_)} of {len(tasks)} tasks are not admitted as they are now: {_named(open_)}; run "

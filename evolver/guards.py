@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evolver.compare import MIN_BOTH_SOLVE, Arms, by_task
+from evolver.compare import MIN_BOTH_SOLVE, Arms
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, pooled_p, t_bound
-from evolver.population import final_cards
+from evolver.population import by_task, final_cards, tally
 from evolver.records import GuardResult, Interval, Scorecard
 
 Guard = Literal["app", "tokens", "dollars", "seconds", "infra", "channel", "rubric"]
@@ -166,7 +166,7 @@ def _apps(
     judged = sum(n >= least for n in played.values())
     found = []
     for app in names:
-        tallies = [(_tally(sides.incumbent[task]), _tally(sides.candidate[task])) for task in tasks[app]]
+        tallies = [(tally(sides.incumbent[task]), tally(sides.candidate[task])) for task in tasks[app]]
         falls = [theirs[0] / theirs[1] - ours[0] / ours[1] for theirs, ours in tallies]
         interval, enough = mean_interval(falls, seed, DIFFERENCE), played[app] >= least
         if not enough or interval.point is None:
@@ -276,10 +276,6 @@ def _rubric(sides: Sides, limit: float, error: float, seed: int) -> _Seen:
 
 def _shares(cards: Sequence[Scorecard], facts: Facts) -> list[float]:
     return [facts.terminal_share[card.rollout_id] for card in cards if card.rollout_id in facts.terminal_share]
-
-
-def _tally(cards: Sequence[Scorecard]) -> tuple[int, int]:
-    return sum(card.success is True for card in cards), len(cards)
 
 
 def _span(interval: Interval) -> str:

@@ -125,6 +125,19 @@ def final_cards(cards: Sequence[Scorecard]) -> list[Scorecard]:
     return list(kept.values())
 
 
+def by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
+    """Task id → its cards, in their order."""
+    found: dict[str, list[Scorecard]] = defaultdict(list)
+    for card in cards:
+        found[card.key.task_id].append(card)
+    return found
+
+
+def tally(cards: Sequence[Scorecard]) -> tuple[int, int]:
+    """(attempts solved, attempts)."""
+    return sum(card.success is True for card in cards), len(cards)
+
+
 def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | None]) -> dict[str, float]:
     """Task id → mean of `value` over its attempts, by task id; attempts whose value is None are left out."""
     found: dict[str, list[float]] = defaultdict(list)

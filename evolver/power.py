@@ -65,26 +65,26 @@ def power(effect: float, noise: Noise, size: Size, alpha: float = 0.05) -> float
     return float(nct.sf(t.isf(alpha / 2, df), df, abs(effect) / math.sqrt(variance)))
 
 
-def least_gap(noise: Noise, size: Size, alpha: float = 0.05, target: float = TARGET) -> float:
-    """The smallest gap that is found with probability `target`; 1 when none is."""
+def least_gap(noise: Noise, size: Size) -> float:
+    """The smallest gap that is found with probability `TARGET`; 1 when none is."""
     from scipy.optimize import brentq
 
-    if power(1.0, noise, size, alpha) < target:
+    if power(1.0, noise, size) < TARGET:
         return 1.0
-    return float(brentq(lambda effect: power(effect, noise, size, alpha) - target, 1e-6, 1.0, xtol=1e-5))
+    return float(brentq(lambda effect: power(effect, noise, size) - TARGET, 1e-6, 1.0, xtol=1e-5))
 
 
-def tasks_needed(effect: float, noise: Noise, seeds: int, alpha: float = 0.05, target: float = TARGET) -> int | None:
-    """The fewest tasks with which `seeds` students an arm find `effect` with probability `target`.
+def tasks_needed(effect: float, noise: Noise, seeds: int) -> int | None:
+    """The fewest tasks with which `seeds` students an arm find `effect` with probability `TARGET`.
 
     None where no number of tasks up to 5,000 does: training noise alone hides the gap.
     """
-    if power(effect, noise, Size(seeds, MOST_TASKS), alpha) < target:
+    if power(effect, noise, Size(seeds, MOST_TASKS)) < TARGET:
         return None
     low, high = 2, MOST_TASKS
     while low < high:
         middle = (low + high) // 2
-        if power(effect, noise, Size(seeds, middle), alpha) < target:
+        if power(effect, noise, Size(seeds, middle)) < TARGET:
             low = middle + 1
         else:
             high = middle
@@ -101,7 +101,7 @@ def levels(looks: tuple[Size, ...], noise: Noise, alpha: float = 0.05) -> tuple[
     return tuple(2 * level for level in look_levels(information, alpha / 2))
 
 
-def power_of_looks(effect: float, noise: Noise, looks: Sequence[Size], alpha: float = 0.05) -> tuple[float, ...]:
+def power_of_looks(effect: float, noise: Noise, looks: Sequence[Size]) -> tuple[float, ...]:
     """Chance that the gap is found by each look at the latest.
 
     Students and tasks of a look are among those of the next, so two estimates correlate by the root of their
@@ -111,7 +111,7 @@ def power_of_looks(effect: float, noise: Noise, looks: Sequence[Size], alpha: fl
     from scipy.stats import multivariate_normal, norm
 
     variances = np.array([spread_of(noise, look)[0] for look in looks])
-    allowed = levels(tuple(looks), noise, alpha)
+    allowed = levels(tuple(looks), noise)
     alone = [power(effect, noise, look, level) for look, level in zip(looks, allowed, strict=True)]
     leads = abs(effect) / np.sqrt(variances)
     bounds = leads + norm.isf(alone)  # normal bounds that each look alone passes as often as its t-test

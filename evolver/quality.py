@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from devset.families import binding_of, generic_mutants
 from devset.task import Category, Oracle, Task, TerminalStep
 from evolver.admission import TRIES, Bench, graded, rolled
 from evolver.blind import hand_ins
-from evolver.disk import append_line, lines_of
+from evolver.disk import append_line, records_in
 from evolver.intervals import wilson
 from evolver.models.demonstrator import Demonstrator
 from evolver.records import Finite, Interval, Record
@@ -126,15 +124,8 @@ async def measure(tasks: Sequence[Task], bench: Bench, path: Path | None = None)
 
 
 def read_trials(path: Path) -> dict[tuple[str, str, str, str], Trial]:
-    """The last trial of each try in `path`; a line that a crash cut off, or of another version, is none."""
-    found: dict[tuple[str, str, str, str], Trial] = {}
-    for line in lines_of(path):
-        try:
-            trial = Trial.model_validate_json(line)
-        except ValidationError:
-            continue
-        found[trial.key] = trial
-    return found
+    """The last trial of each try in `path`."""
+    return {trial.key: trial for trial in records_in(path, Trial)}
 
 
 async def _tried(one: Try, bench: Bench) -> Trial:

@@ -13,13 +13,13 @@ from typing import Literal
 
 from devset.task import Task
 from evolver.audit import SelfCheck
-from evolver.compare import MIN_COVERAGE, by_task
+from evolver.compare import MIN_COVERAGE
 from evolver.errors import NotReady, UsageError
 from evolver.intervals import DIFFERENCE, mean_interval, nothing, pooled_p
 from evolver.lab import Attempt, Lab
 from evolver.models.demonstrator import Demonstrator
 from evolver.neutral import neutral_edit
-from evolver.population import final_cards
+from evolver.population import by_task, final_cards, tally
 from evolver.protocols import Model, Privileged
 from evolver.race import dev_cards, interleaved
 from evolver.records import Interval, Rollout, Scorecard
@@ -146,7 +146,7 @@ def _versus(ours: Sequence[Scorecard], theirs: Sequence[Scorecard], seed: int) -
 
 
 def _tallies(cards: Sequence[Scorecard]) -> Mapping[str, tuple[int, int]]:
-    return {t: (sum(c.success is True for c in part), len(part)) for t, part in by_task(final_cards(cards)).items()}
+    return {task: tally(part) for task, part in by_task(final_cards(cards)).items()}
 
 
 def _keep(lab: Lab, check: Check, outcome: Outcome, effect: Interval, p: float | None, reason: str = "") -> None:

@@ -38,10 +38,10 @@ def distil(
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # Threads that spin while they wait make each other, and the sandboxes beside them, several times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    asyncio.run(_distil(run, harness, (seed, test_tasks), recipe))
+    asyncio.run(_distil(run, harness, seed, test_tasks, recipe))
 
 
-async def _distil(run: Path, name: str, which: tuple[int, int | None], recipe_name: str | None) -> None:
+async def _distil(run: Path, name: str, seed: int, test_tasks: int | None, recipe_name: str | None) -> None:
     from evolver.calibrate import require_fit_judge
     from evolver.commands.harness import resolved
     from evolver.commands.talk import run_console, say
@@ -51,7 +51,6 @@ async def _distil(run: Path, name: str, which: tuple[int, int | None], recipe_na
     from training.distil import Splits, distil
     from training.recipe import load_recipe
 
-    seed, test_tasks = which
     recipe = load_recipe(recipe_name or Store.open(run).config.distil.recipe)
     async with open_lab(run) as lab:
         console = run_console(lab.store)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -173,19 +174,19 @@ class LLMAuthor:
         home = read_home(self._lab.store.blob(rollout.state_sha256))
         draft.take(home)
         reasons, tree = list(home.faults), home.tree
+        harness: Harness | None = None
         manifest: Manifest | None = None
         try:
             if not home.faults:
-                self._gate.checked(draft.parent, tree)
+                harness = self._gate.checked(draft.parent, tree)
         except Refused as error:
             reasons += error.reasons
         try:
             manifest = read_manifest(home.manifest, self._known)
         except Refused as error:
             reasons += error.reasons
-        if reasons or manifest is None:
+        if reasons or harness is None or manifest is None:
             raise Refused(reasons)
-        harness = harness_from_files(tree)
         await self._gate.buildable(harness)
         made = proposal(draft.parent, tree, self.name, f"{self.name}-{draft.number}-{harness.id[:6]}", manifest)
         tokens, cost = self._paid(draft)
@@ -206,14 +207,10 @@ class LLMAuthor:
     def _failure(self, draft: Draft) -> FailedProposal:
         tokens, cost = self._paid(draft)
         why, changes = "", tuple[str, ...]()
-        try:
+        with suppress(Refused):
             why = read_manifest(draft.manifest, self._known).why
-        except Refused:
-            why = ""
-        try:
+        with suppress(HarnessError):
             changes = diff(draft.parent, harness_from_files(draft.tree)).changes
-        except HarnessError:
-            changes = ()
         return FailedProposal(
             id=f"failed-{_task_id(self.name, draft.number, draft.parent.id[:12])}",
             author=self.name,

@@ -61,7 +61,7 @@ def admit(
         chosen = splits_of([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
         imported = []
     log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
-    verdicts = asyncio.run(_admit(chosen, (backend, workers, frozenset(t.id for t in imported)), log))
+    verdicts = asyncio.run(_admit(chosen, backend, workers, frozenset(t.id for t in imported), log))
     if len(chosen) > 1:
         table(chosen, verdicts)
     held = sum(not verdict.admitted for verdict in verdicts)
@@ -70,12 +70,12 @@ def admit(
         raise typer.Exit(1)
 
 
-async def _admit(chosen: list[Task], how: tuple[Backend, int, frozenset[str]], log: Path) -> list[Admission]:
-    """Prints a verdict per task as it falls and returns them all; `how` is (back end, workers, ids of imported
-    tasks)."""
+async def _admit(
+    chosen: list[Task], backend: Backend, workers: int, imported: frozenset[str], log: Path
+) -> list[Admission]:
+    """Prints a verdict per task as it falls and returns them all; `imported` are ids."""
     from evolver.admission import admit as admitting
 
-    backend, workers, imported = how
     found: list[Admission] = []
     async with opened_bench(backend, workers, imported) as bench:
         with Progress("tasks", len(chosen)) as progress:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evolver.tables import Table
 
 MEASURE = "measure"
-SEEDS = (1, 2, 3, 5, 8, 10)
+SEEDS = (2, 3, 5, 8, 10)
 
 
 class Measuring(TyperGroup):
@@ -135,7 +135,7 @@ def plan_tables(effect: float, noise: Noise, size: Size) -> list[Table]:
     wanted = Table(
         f"Tasks that find {points} points with 80 %",
         ("seeds an arm", "tasks"),
-        tuple((str(k), _needed(tasks_needed(effect, noise, k))) for k in SEEDS if k > 1),
+        tuple((str(k), _needed(tasks_needed(effect, noise, k))) for k in SEEDS),
     )
     looks = Table(
         "The sequential rule",

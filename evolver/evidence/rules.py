@@ -11,10 +11,9 @@ from evolver.decide import cheaper_line, confirm_level, confirm_steps, steps
 from evolver.evidence.material import Material
 from evolver.evidence.sheet import Cell, Column, Sheet
 from evolver.guards import LIMITS
-from evolver.records import LedgerEntry, Role
+from evolver.ledger import ROLES
+from evolver.records import LedgerEntry
 from evolver.safeguards import GuardsConfig
-
-ROLES: tuple[Role, ...] = ("author", "teacher", "judge", "student")
 
 
 def acceptance(seen: Material) -> str:

@@ -127,8 +127,8 @@ def _author_row(seen: Material, author: str, made: Sequence[Candidate]) -> tuple
         seen.told(author), len(made), len(found), brier(found),
         base * (1 - base) if found else None,
         len(flips), sum(one.came for one in flips), len(losses), sum(one.came for one in losses), missed,
-        _mean_or_none([e for c in made if (e := _token_error(seen, c)) is not None]),
-        _mean_or_none([e for c in made for e in _channel_errors(seen, c)]),
+        mean([e for c in made if (e := _token_error(seen, c)) is not None]),
+        mean([e for c in made for e in _channel_errors(seen, c)]),
     )  # fmt: skip
 
 
@@ -152,10 +152,6 @@ def _channel_errors(seen: Material, candidate: Candidate) -> list[float]:
     before, after = gui_shares(seen, candidate.parents[0]), gui_shares(seen, candidate.harness_id)
     expected = candidate.manifest.expected_channel_change  # of the terminal's share, which is the rest
     return [abs(expected[app] - (before[app] - after[app])) for app in expected if app in before and app in after]
-
-
-def _mean_or_none(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def predictions(seen: Material, done: Sequence[Tried]) -> Sheet:
