@@ -6,7 +6,7 @@ from random import Random
 
 from devset.checks.home import sha256
 from devset.families import draw
-from devset.families.skill import Binding, Family, Post, Slot, check, steps
+from devset.families.skill import Binding, Family, Post, Slot, check, lines_post, steps
 
 
 def _ticket_row(rng: Random) -> Binding:
@@ -30,13 +30,7 @@ def _ticket_row(rng: Random) -> Binding:
         writes=(f"Desktop/{answer}",),
         reads=(f"Desktop/{note}", f"Documents/{source}"),
         nonces={who: f"Documents/{source}"},
-        post=(
-            Post(
-                "row",
-                "The file has exactly that row.",
-                (check("text_is", path=f"Desktop/{answer}", expected=[f"{ticket},{who}"]),),
-            ),
-        ),
+        post=(lines_post("row", "The file has exactly that row.", f"Desktop/{answer}", [f"{ticket},{who}"]),),
         terminal=steps(
             ("Save the ticket's row", f"grep -f ~/Desktop/{note} ~/Documents/{source} > ~/Desktop/{answer}"),
         ),

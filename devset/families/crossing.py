@@ -8,7 +8,7 @@ from devset.families import draw, gui
 from devset.families.documents import edit_docx, edit_pptx, titles
 from devset.families.ooxml import PICTURE_ALPHABET, docx, picture_of, pptx, xlsx
 from devset.families.sheets import as_csv, cells, openpyxl, stock
-from devset.families.skill import Binding, Family, Post, Slot, check, steps
+from devset.families.skill import Binding, Family, Post, Slot, check, lines_post, steps
 from devset.task import GuiStep, GuiTarget
 
 
@@ -43,11 +43,7 @@ def _sheet_to_text(rng: Random) -> Binding:
         writes=(f"Desktop/{target}",),
         reads=(f"Desktop/{source}",),
         nonces={code: f"Desktop/{source}"},
-        post=(
-            Post(
-                "code", "The code comes last.", (check("text_is", path=f"Desktop/{target}", expected=[*before, code]),)
-            ),
-        ),
+        post=(lines_post("code", "The code comes last.", f"Desktop/{target}", [*before, code]),),
         terminal=steps((f"Append the code of {who}", f'cd ~/Desktop && python3 -c "{show}" >> {target}')),
         gui=_read_then_append(source, f"The code of {who} is {code}; close the spreadsheet", target, code),
         mutants={
@@ -223,11 +219,7 @@ def _picture_code(rng: Random) -> Binding:
         writes=(f"Desktop/{target}",),
         reads=(f"Desktop/{source}",),
         nonces={code: ""},
-        post=(
-            Post(
-                "code", "The code comes last.", (check("text_is", path=f"Desktop/{target}", expected=[*before, code]),)
-            ),
-        ),
+        post=(lines_post("code", "The code comes last.", f"Desktop/{target}", [*before, code]),),
         gui=_read_then_append(source, f"The picture shows {code}; close the document", target, code),
         mutants={
             "the wrong way round": f"echo '{code[::-1] if code != code[::-1] else code + code}' >> ~/Desktop/{target}",

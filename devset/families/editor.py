@@ -6,7 +6,7 @@ from random import Random
 from shlex import quote
 
 from devset.families import draw, gui
-from devset.families.skill import Binding, Family, Post, Slot, check, steps
+from devset.families.skill import Binding, Family, Slot, check, lines_post, steps
 from devset.task import OpenApp
 
 
@@ -23,13 +23,7 @@ def _append(rng: Random) -> Binding:
         files={f"Desktop/{name}": draw.text(before), f"Desktop/{other}": draw.text(draw.sentences(rng, 2))},
         writes=(f"Desktop/{name}",),
         pre=(check("text_is", path=f"Desktop/{name}", expected=[*before]),),
-        post=(
-            Post(
-                "appended",
-                "The line comes last.",
-                (check("text_is", path=f"Desktop/{name}", expected=[*before, line]),),
-            ),
-        ),
+        post=(lines_post("appended", "The line comes last.", f"Desktop/{name}", [*before, line]),),
         terminal=steps((f"Append the line to {name}", f"echo '{line}' >> ~/Desktop/{name}")),
         gui=gui.append(name, line),
         mutants={
@@ -61,9 +55,7 @@ def _unsaved(rng: Random) -> Binding:
         nonces={secret: f"Desktop/{name}"},
         # The title gets its star when the editor notices that the file is gone, so no agent ever sees the file.
         open=(OpenApp(command=f"mousepad {here} & {shown}; sleep 1; rm {here}; wait", window=f"*{here}"),),
-        post=(
-            Post("saved", "The text is back.", (check("text_is", path=f"Desktop/{name}", expected=[*before, line]),)),
-        ),
+        post=(lines_post("saved", "The text is back.", f"Desktop/{name}", [*before, line]),),
         gui=(
             gui.click(gui.TEXT_AREA, "Type the line at the end and save", window=name),
             gui.key("ctrl+End"),

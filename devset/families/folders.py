@@ -6,7 +6,7 @@ from random import Random
 
 from devset.checks.home import sha256
 from devset.families import draw
-from devset.families.skill import Binding, Family, Post, Slot, check, steps
+from devset.families.skill import Binding, Family, Post, Slot, check, lines_post, steps
 
 
 def _collect(rng: Random) -> Binding:
@@ -135,13 +135,7 @@ def _largest(rng: Random) -> Binding:
         writes=(f"Desktop/{answer}",),
         reads=(f"Documents/{folder}",),
         nonces={largest: ""},
-        post=(
-            Post(
-                "name",
-                "The file holds the right name.",
-                (check("text_is", path=f"Desktop/{answer}", expected=[largest]),),
-            ),
-        ),
+        post=(lines_post("name", "The file holds the right name.", f"Desktop/{answer}", [largest]),),
         terminal=steps(
             (
                 f"Write the largest file's name into {answer}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pprint
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
@@ -115,7 +115,7 @@ class Family:
         if set(made.slots) != set(self.slots):
             raise ValueError(f"family {self.name!r}: slots must be {sorted(self.slots)}, got {sorted(made.slots)}")
         wording = Random(f"{self.name}/{seed}/wording").choice(made.wordings)
-        post = (*made.post, *frame(made))
+        post = (*made.post, *frame(made.files, made.writes))
         oracle = Oracle(terminal=made.terminal, gui=made.gui, reason=made.infeasible)
         task = Task(
             id=f"{self.name}-{seed:04d}",
@@ -139,9 +139,9 @@ class Family:
         return task.model_copy(update={"hash": task_hash(task)})
 
 
-def frame(made: Binding) -> tuple[Post, ...]:
+def frame(files: Mapping[str, bytes], writes: Collection[str]) -> tuple[Post, ...]:
     """The criterion that watches the given files which are not to be written; none where there are no such files."""
-    others: dict[str, JsonValue] = {p: sha256(data) for p, data in made.files.items() if p not in made.writes}
+    others: dict[str, JsonValue] = {p: sha256(data) for p, data in files.items() if p not in writes}
     if not others:
         return ()
     return (Post("frame", "Every other given file is as it was.", (check("unchanged", files=others),)),)

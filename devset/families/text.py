@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from devset.families import draw
-from devset.families.skill import Binding, Family, Post, Slot, check, steps
+from devset.families.skill import Binding, Family, Slot, check, lines_post, steps
 
 
 def _replace_all(rng: Random) -> Binding:
@@ -27,13 +27,7 @@ def _replace_all(rng: Random) -> Binding:
         files={f"Desktop/{name}": draw.text(lines), f"Desktop/{other}": draw.text([f"{old} knows this"])},
         writes=(f"Desktop/{name}",),
         pre=(check("text_is", path=f"Desktop/{name}", expected=[*lines]),),
-        post=(
-            Post(
-                "replaced",
-                "Every occurrence is replaced.",
-                (check("text_is", path=f"Desktop/{name}", expected=[*wanted]),),
-            ),
-        ),
+        post=(lines_post("replaced", "Every occurrence is replaced.", f"Desktop/{name}", wanted),),
         terminal=steps((f"Replace {old} by {new}", f"sed -i 's/{old}/{new}/g' ~/Desktop/{name}")),
         mutants={
             "first line only": f"sed -i '1s/{old}/{new}/' ~/Desktop/{name}",
@@ -65,13 +59,7 @@ def _write(rng: Random) -> Binding:
         writes=(f"Documents/{name}",),
         reads=(f"Documents/{source}",),
         pre=(check("absent", path=f"Documents/{name}"),),
-        post=(
-            Post(
-                "written",
-                "The file has exactly those lines.",
-                (check("text_is", path=f"Documents/{name}", expected=[line, first]),),
-            ),
-        ),
+        post=(lines_post("written", "The file has exactly those lines.", f"Documents/{name}", [line, first]),),
         terminal=steps((f"Write both lines into {name}", f"(echo '{line}'; head -n 1 {given}) > {new}")),
         mutants={
             "on the Desktop": f"(echo '{line}'; head -n 1 {given}) > ~/Desktop/{name}",
@@ -98,13 +86,7 @@ def _sort(rng: Random) -> Binding:
         ),
         files={f"Desktop/{name}": draw.text(lines), f"Desktop/{other}": draw.text(draw.cities(rng, 3))},
         writes=(f"Desktop/{name}",),
-        post=(
-            Post(
-                "sorted",
-                "The lines are in order.",
-                (check("text_is", path=f"Desktop/{name}", expected=[*sorted(lines)]),),
-            ),
-        ),
+        post=(lines_post("sorted", "The lines are in order.", f"Desktop/{name}", sorted(lines)),),
         terminal=steps((f"Sort {name} in place", f"sort -o ~/Desktop/{name} ~/Desktop/{name}")),
         mutants={
             "emptied": f"sort ~/Desktop/{name} > ~/Desktop/{name}",
@@ -136,13 +118,7 @@ def _grep(rng: Random) -> Binding:
         files={f"Documents/{source}": draw.text(lines)},
         writes=(f"Desktop/{answer}",),
         reads=(f"Documents/{source}",),
-        post=(
-            Post(
-                "lines",
-                "The file has exactly those lines.",
-                (check("text_is", path=f"Desktop/{answer}", expected=[*wanted]),),
-            ),
-        ),
+        post=(lines_post("lines", "The file has exactly those lines.", f"Desktop/{answer}", wanted),),
         terminal=steps((f"Save the {words[0]} lines", f"grep {words[0]} ~/Documents/{source} > ~/Desktop/{answer}")),
         mutants={
             "other word": f"grep {words[1]} ~/Documents/{source} > ~/Desktop/{answer}",
@@ -166,13 +142,7 @@ def _first_lines(rng: Random) -> Binding:
         files={f"Documents/{source}": draw.text(lines)},
         writes=(f"Desktop/{answer}",),
         reads=(f"Documents/{source}",),
-        post=(
-            Post(
-                "lines",
-                "The file has exactly those lines.",
-                (check("text_is", path=f"Desktop/{answer}", expected=[*lines[:count]]),),
-            ),
-        ),
+        post=(lines_post("lines", "The file has exactly those lines.", f"Desktop/{answer}", lines[:count]),),
         terminal=steps((f"Save the first {count} lines", f"head -n {count} ~/Documents/{source} > ~/Desktop/{answer}")),
         mutants={
             "last lines": f"tail -n {count} ~/Documents/{source} > ~/Desktop/{answer}",
@@ -197,13 +167,7 @@ def _drop_lines(rng: Random) -> Binding:
         ),
         files={f"Desktop/{name}": draw.text(lines)},
         writes=(f"Desktop/{name}",),
-        post=(
-            Post(
-                "cleaned",
-                "Exactly those lines are gone.",
-                (check("text_is", path=f"Desktop/{name}", expected=[*kept]),),
-            ),
-        ),
+        post=(lines_post("cleaned", "Exactly those lines are gone.", f"Desktop/{name}", kept),),
         terminal=steps((f"Delete the lines marked ({word})", f"sed -i '/({word})/d' ~/Desktop/{name}")),
         mutants={
             "words only": f"sed -i 's/ ({word})//' ~/Desktop/{name}",
@@ -235,13 +199,7 @@ def _unique(rng: Random) -> Binding:
         files={f"Documents/{source}": draw.text(lines)},
         writes=(f"Desktop/{answer}",),
         reads=(f"Documents/{source}",),
-        post=(
-            Post(
-                "unique",
-                "Each line once, in order.",
-                (check("text_is", path=f"Desktop/{answer}", expected=[*sorted(towns)]),),
-            ),
-        ),
+        post=(lines_post("unique", "Each line once, in order.", f"Desktop/{answer}", sorted(towns)),),
         terminal=steps(("Save the sorted unique lines", f"sort -u ~/Documents/{source} > ~/Desktop/{answer}")),
         mutants={
             "only sorted": f"sort ~/Documents/{source} > ~/Desktop/{answer}",

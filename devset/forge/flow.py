@@ -38,7 +38,7 @@ def fed(family: Family, made: Binding, slot: str, source: tuple[Family, Binding]
     if any(fields_of(wording) != (said - {slot}) | {"value"} for wording in wordings):
         raise DoesNotFit(f"{family.name}: the wordings for slot {slot!r} don't say all that the family's own say")
     new: SlotValue = int(value) if isinstance(old, int) else value
-    word = re.compile(rf"(?<!\w){re.escape(str(old))}(?!\w)")
+    word = whole(str(old))
     if any(word.search(data.decode("utf-8", "ignore")) for data in made.files.values()):
         raise DoesNotFit(f"{family.name}: what stands in slot {slot!r} is in a given file too")
     swap = Swap(word, old, new)
@@ -62,6 +62,11 @@ def fed(family: Family, made: Binding, slot: str, source: tuple[Family, Binding]
             for s in made.gui
         ),
     )
+
+
+def whole(word: str) -> re.Pattern[str]:
+    """Finds the word where no letter and no digit stands beside it."""
+    return re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
 
 
 class Swap:

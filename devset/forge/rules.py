@@ -14,9 +14,10 @@ from pathlib import PurePosixPath
 from pydantic import JsonValue
 
 from devset.families.skill import Check, Post, check_program, fields_of
-from devset.forge.flow import output_of
+from devset.forge.flow import output_of, whole
 from devset.forge.ports import OUTPUTS
-from devset.forge.workflow import Workflow, frame_of, mentions, posts_of
+from devset.forge.trial import touches
+from devset.forge.workflow import Workflow, frame_of, posts_of
 from devset.task import Task
 
 KIND = re.compile(r"\*(\.\w+)")
@@ -38,10 +39,6 @@ def violations(flow: Workflow, task: Task) -> list[Violation]:
     return [found for rule in STATIC for found in rule(flow, task)]
 
 
-def touches(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
-
-
 def resources(checks: Iterable[Check]) -> frozenset[str]:
     """The resources that checks read: their `path`, and the paths in `files`."""
 
@@ -55,6 +52,10 @@ def resources(checks: Iterable[Check]) -> frozenset[str]:
 
 def read_by(posts: Iterable[Post]) -> frozenset[str]:
     return frozenset(path for post in posts for path in resources(post.checks))
+
+
+def says(text: str, word: str) -> bool:
+    return whole(word).search(text) is not None
 
 
 def schema(flow: Workflow, task: Task) -> Iterator[Violation]:
@@ -108,26 +109,24 @@ def c6_nonce_flow(flow: Workflow, task: Task) -> Iterator[Violation]:
             yield Violation("C6", f"node {edge.source + 1} leaves nothing behind that could flow")
             continue
         value, _ = output_of(source.family, source.made)
-        if not any(mentions(value)(nonce) for nonce in source.made.nonces):
+        if not any(says(value, nonce) for nonce in source.made.nonces):
             yield Violation("C6", f"what flows from node {edge.source + 1} is no secret of it")
         old = None if target.stale is None else str(target.stale.slots.get(edge.slot))
-        if old is None or old == value or any(mentions(str(c.slots))(old) for p in target.made.post for c in p.checks):
+        if old is None or old == value or any(says(str(c.slots), old) for p in target.made.post for c in p.checks):
             yield Violation("C6", f"node {edge.target + 1} does not depend on what flows into it")
 
 
 def leak(flow: Workflow, task: Task) -> Iterator[Violation]:
     """A secret stands in no word of the instruction and in no given file but its own (rows C6 and G07)."""
-    asked, texts = mentions(task.instruction), {}
-    for path, data in task.exec_files.items():
-        texts[path] = mentions(data.decode("utf-8", "ignore"))
-    started = mentions(" ".join([task.setup, *(app.command for app in task.open)]))
+    texts = {path: data.decode("utf-8", "ignore") for path, data in task.exec_files.items()}
+    started = " ".join([task.setup, *(app.command for app in task.open)])
     for number, node in enumerate(flow.nodes, 1):
         for nonce, home in node.made.nonces.items():
-            if asked(nonce):
+            if says(task.instruction, nonce):
                 yield Violation("leak", f"the instruction says a secret of node {number}")
-            for path in sorted(path for path, says in texts.items() if path != home and says(nonce)):
+            for path in sorted(path for path, text in texts.items() if path != home and says(text, nonce)):
                 yield Violation("leak", f"a secret of node {number} is in {path}")
-            if started(nonce):
+            if says(started, nonce):
                 yield Violation("leak", f"the set-up says a secret of node {number}")
 
 

@@ -205,14 +205,20 @@ def tree(home: Path) -> dict[str, str]:
     return found
 
 
+def touches(one: str, other: str) -> bool:
+    """Whether two paths are the same or one lies below the other."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
+
+
 def outside(before: Mapping[str, str], after: Mapping[str, str], writes: Iterable[str]) -> list[str]:
     """The paths that differ, that nobody said would be written, and that are no noise. A folder counts as written when
     something below it is."""
     allowed = tuple(writes)
 
     def fine(path: str) -> bool:
-        within = any(path == w or path.startswith(f"{w}/") or w.startswith(f"{path}/") for w in allowed)
-        return within or any(fnmatch.fnmatchcase(path, n) or path == n.removesuffix("/*") for n in NOISE)
+        return any(touches(path, w) for w in allowed) or any(
+            fnmatch.fnmatchcase(path, n) or path == n.removesuffix("/*") for n in NOISE
+        )
 
     return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p) and not fine(p))
 

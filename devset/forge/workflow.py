@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from pydantic import JsonValue
-
-from devset.checks.home import sha256
-from devset.families.skill import Binding, Family, Post, check, check_program
+from devset.families.skill import Binding, Family, Post, check_program, frame
 from devset.forge.flow import fed
 from devset.forge.wording import drawn, joined
 from devset.task import (
@@ -148,11 +144,7 @@ def posts_of(flow: Workflow) -> list[tuple[Post, ...]]:
 
 def frame_of(flow: Workflow) -> tuple[Post, ...]:
     """The criterion of every given file that no node writes."""
-    files = given(flow)
-    others: dict[str, JsonValue] = {path: sha256(data) for path, data in files.items() if path not in flow.writes}
-    if not others:
-        return ()
-    return (Post("frame", "Every other given file is as it was.", (check("unchanged", files=others),)),)
+    return frame(given(flow), flow.writes)
 
 
 def given(flow: Workflow) -> dict[str, bytes]:
@@ -228,8 +220,3 @@ def for_training(skills: Sequence[str], families: Mapping[str, Family]) -> bool:
     """Whether a task of these skills may be trained on: only when none of them is held out, by name or by path."""
     held = {family.path for family in families.values() if family.held_out}
     return all(not families[name].held_out and families[name].path not in held for name in skills)
-
-
-def mentions(text: str) -> Callable[[str], bool]:
-    """Whether a word (letters and digits on neither side) stands in `text`."""
-    return lambda word: re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None

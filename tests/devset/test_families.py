@@ -106,7 +106,7 @@ def check_program_of(family: Family, seed: int) -> str:
     from devset.families.skill import frame
 
     made = family.binding(seed)
-    return check_program((*made.post, *frame(made)))
+    return check_program((*made.post, *frame(made.files, made.writes)))
 
 
 @by_family
