@@ -19,6 +19,7 @@ from evolver.safeguards import ChecksConfig
 from evolver.selfcheck import STOP
 from tests.evolver.cards import Coin, coin_lab, split_tasks
 from tests.evolver.test_loop import CrashAfter
+from tests.evolver.test_selfcheck import no_student
 
 CONFIG = RunConfig(
     root="alpha",
@@ -50,9 +51,6 @@ class KillAfter(CrashAfter):
 
 
 async def experiment(lab: Lab) -> None:
-    async def no_student(run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
-        raise AssertionError("no student is asked for")
-
     if not lab.store.all(Frozen):  # from there on `run` refuses, and `finalize` alone goes on
         await run(lab, tasks=split_tasks, distil=no_student)
     await finalize(lab, tasks=split_tasks)

@@ -100,14 +100,12 @@ class Made:
 
     def attempt(
         self, harness: str, task: str, success: bool | None, number: int = 0, words: Words = (("ls", "a"),),
-        **fields: object,
+        *, purpose: Purpose = "race", split: Split = "dev", stop: StopReason = "finished",
+        error: Failure | None = None, played: tuple[Turn, ...] = (), scores: tuple[Score, ...] = (),
+        rubric: float | None = None,
     ) -> str:  # fmt: skip
-        """One attempt with its card; returns the rollout's id. `fields` go to the card or to the rollout."""
-        purpose: Purpose = fields.pop("purpose", "race")  # type: ignore[assignment]
-        split: Split = fields.pop("split", "dev")  # type: ignore[assignment]
-        stop: StopReason = fields.pop("stop", "finished")  # type: ignore[assignment]
-        error: Failure | None = fields.pop("error", None)  # type: ignore[assignment]
-        played: tuple[Turn, ...] = fields.pop("turns", turns(words))  # type: ignore[assignment]
+        """One attempt with its card; returns the rollout's id. What is not said follows from words and success."""
+        played = played or turns(words)
         key = RolloutKey(
             purpose=purpose, harness_id=harness, model_id=TEACHER, task_id=task, task_hash=f"h-{task}", split=split,
             attempt=number, seed=0,
@@ -117,16 +115,16 @@ class Made:
             Rollout(
                 id=name, key=key, loaded_harness_id=harness, image_digest="d", apps=("terminal",), category="os",
                 turns=played, stop_reason=stop, error=error, started_at=2.0, finished_at=4.0,
-                requests_sha256=fields.pop("requests", None),  # type: ignore[arg-type]
             )
         )  # fmt: skip
         value = None if success is None else float(success)
-        made = {
-            "rollout_id": name, "key": key, "checker_hash": "c", "scores": (score(value),), "success": success,
-            "rubric": value, "channel": "terminal", "tokens": 100 * len(played), "cost_usd": 0.0, "seconds": 2.0,
-            "error": error,
-        }  # fmt: skip
-        self.store.write(Scorecard.model_validate(made | fields))
+        self.store.write(
+            Scorecard(
+                rollout_id=name, key=key, checker_hash="c", scores=scores or (score(value),), success=success,
+                rubric=value if rubric is None else rubric, channel="terminal", tokens=100 * len(played), cost_usd=0.0,
+                seconds=2.0, error=error,
+            )
+        )  # fmt: skip
         return name
 
 

@@ -190,7 +190,7 @@ def test_failures_are_grouped_by_what_they_share(tmp_path: Path) -> None:
     for number in range(3):
         made.attempt(PARENT.id, f"slides-{number}", False, words=[("python3 x.py", trace)])
     made.attempt(PARENT.id, "csv-0", False, stop="step_limit", words=[("cat", "a TypeError is named in this file")])
-    made.attempt(PARENT.id, "csv-1", False, turns=turns([("x", "error: no")], "gui", error=True))
+    made.attempt(PARENT.id, "csv-1", False, played=turns([("x", "error: no")], "gui", error=True))
     found = rows(told(made), "groups")
     shared = [(row["stop"], row["error"], row["channel"], row["n_tasks"]) for row in found]
     assert shared == [

@@ -10,14 +10,10 @@ import pytest
 from devset.importers import harbor, osworld
 from devset.importers.offer import made
 from devset.task import Task
-from evolver.admission import Admission, Bench, admit
-from evolver.executors.local import LocalExecutor
-from evolver.graders.program import ProgramGrader
+from evolver.admission import Admission, admit
+from evolver.commands.admission import opened_bench
 from evolver.imports import EVALUATORS
-from evolver.models.demonstrator import Demonstrator
-from evolver.sandboxes import open_backend
 from evolver.sandboxes.rootfs import pip_layer
-from harnesses.tree import read_tree, seed_path
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 TEST = """#!/bin/bash
@@ -53,22 +49,8 @@ HARBOR = {
 
 
 async def admitted(*tasks: Task) -> list[Admission]:
-    sandboxes = open_backend("docker", spares=0)
-    grader = ProgramGrader(sandboxes)
-    bench = Bench(
-        sandboxes=sandboxes,
-        graders=[grader],
-        executor=LocalExecutor(2),
-        demonstrator=Demonstrator(),
-        gui=read_tree(seed_path("alpha")),
-        terminal=read_tree(seed_path("beta1")),
-        imported=frozenset(task.id for task in tasks),
-    )
-    try:
+    async with opened_bench("docker", 2, frozenset(task.id for task in tasks)) as bench:
         return [verdict async for verdict in admit(tasks, bench)]
-    finally:
-        await grader.aclose()
-        await sandboxes.aclose()
 
 
 async def test_s41_g13_a_harbor_task_with_its_oracle_and_a_broken_one(tmp_path: Path) -> None:
