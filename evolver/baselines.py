@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from evolver.intervals import DIFFERENCE, mean_interval, success_interval
 from evolver.phrasing import UNKNOWN, count, percent, pp
-from evolver.population import Population, by_task, cards_of, final_cards, per_task, success_value
-from evolver.records import Arm, Candidate, Decision, Final, Interval, Purpose, Scorecard
+from evolver.population import Population, by_task, cards_of, final_cards, per_task, population_of, success_value
+from evolver.records import Arm, Decision, Final, Interval, Purpose, Scorecard
 from evolver.store import Store
 from evolver.tables import Table
 
@@ -90,7 +90,7 @@ def _not_played(why: str) -> tuple[str, str, str, str]:
 
 
 def _of_run(store: Store) -> list[_Row]:
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     if population.incumbent is None:
         return []
     winner, original = population.lineage[-1], population.lineage[0]

@@ -21,8 +21,8 @@ from evolver.ground import tasks_of, with_imported
 from evolver.intervals import DIFFERENCE, mcnemar_p, mean_interval, nothing, success_interval
 from evolver.lab import Attempt, Lab
 from evolver.opening import own_tasks
-from evolver.population import final_cards, mean_success, per_task, success_value
-from evolver.race import dev_cards, interleaved, population_of
+from evolver.population import final_cards, mean_success, per_task, population_of, success_value
+from evolver.race import dev_cards, interleaved
 from evolver.records import Arm, Final, Frozen, Interval, Scorecard
 from evolver.score import tasks_hash
 from evolver.stages import require_teacher_of_stage
@@ -38,7 +38,7 @@ async def finalize(lab: Lab, *, tasks: Tasks | None = None) -> Final:
     known = lab.store.all(Final)
     if known:
         return known[-1]
-    if population_of(lab).incumbent is None:
+    if population_of(lab.store).incumbent is None:
         raise UsageError(f"{lab.store.path} has no lineage yet: run it first")
     require_teacher_of_stage(lab.store)
     sealed = (tasks or partial(_open_once, lab))("test", lab.config.tasks.test)
@@ -66,7 +66,7 @@ def _freeze(lab: Lab, tasks: Sequence[Task]) -> Frozen:
                 f"the final comparison is played by {known[-1].teacher!r}, the config has {lab.model.id!r}"
             )
         return known[-1]
-    population, rules = population_of(lab), lab.config.final
+    population, rules = population_of(lab.store), lab.config.final
     original, winner = population.lineage[0], population.lineage[-1]
     arms = {ORIGINAL: original} if winner == original else {WINNER: winner, ORIGINAL: original}
     found = _best_random(lab)
@@ -92,7 +92,7 @@ def _freeze(lab: Lab, tasks: Sequence[Task]) -> Frozen:
 
 def _best_random(lab: Lab) -> str | None:
     """The candidate of the random author that solved most of dev; None where there is no such author."""
-    proposed = [c.harness_id for c in population_of(lab).candidates if c.author == RANDOM_AUTHOR]
+    proposed = [c.harness_id for c in population_of(lab.store).candidates if c.author == RANDOM_AUTHOR]
     raced = [harness_id for harness_id in proposed if dev_cards(lab, harness_id)]
     return max(raced, key=lambda harness_id: mean_success(dev_cards(lab, harness_id)), default=None)
 
@@ -181,7 +181,7 @@ def _notes(lab: Lab, uncovered: bool) -> tuple[str, ...]:
     if before:
         why = ", ".join(dict.fromkeys(opening.why for opening in before))
         notes.append(f"test had been opened {len(before)} times before, for: {why}")
-    waiting = population_of(lab).pending
+    waiting = population_of(lab.store).pending
     if waiting:
         notes.append(f"{len(waiting)} candidates were never decided")
     return tuple(notes)

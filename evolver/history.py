@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from evolver.compare import Comparison
 from evolver.evidence.material import gather
 from evolver.phrasing import count, dollars, percent, pp
-from evolver.population import Population, standing
+from evolver.population import Population, population_of, standing
 from evolver.records import Candidate, Decision, Interval, Rollout, Scorecard, Stage
 from evolver.report import effect_of
 from evolver.store import Store
@@ -94,7 +94,7 @@ def _as_json(interval: Interval | None) -> dict[str, JsonValue] | None:
 
 def history(store: Store) -> list[Entry]:
     """Every candidate of the run, the newest first."""
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     tags = _tags(store, population)
     cards = {card.rollout_id: card for card in store.all(Scorecard)}
     played: dict[str, list[Rollout]] = defaultdict(list)

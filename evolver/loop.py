@@ -15,11 +15,11 @@ from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
 from evolver.ground import tasks_of
 from evolver.lab import Lab
+from evolver.population import population_of
 from evolver.race import (
     Grounds,
     dev_success,
     judge,
-    population_of,
     record_evaluation,
     start_lineage,
 )
@@ -47,7 +47,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
         preflight(lab, grounds)
         success = await start_lineage(lab, grounds.dev)
         preflight(lab, grounds)
-        await self_checks(lab, population_of(lab).lineage[0], grounds.dev)
+        await self_checks(lab, population_of(lab.store).lineage[0], grounds.dev)
         await _follow_promotions(lab, distil)
         while (end := reached(lab, success)) is None:
             candidate = await next_candidate(lab, seats)
@@ -68,13 +68,13 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     except NotReady as error:
         return End(Stop.ERROR, str(error))
     return end or End(
-        Stop.AUTHORS_DONE, f"{len(population_of(lab).decisions)} candidates decided; no author has another"
+        Stop.AUTHORS_DONE, f"{len(population_of(lab.store).decisions)} candidates decided; no author has another"
     )
 
 
 async def _follow_promotions(lab: Lab, distil: Distil) -> None:
     """Brings the library and the students up to the recorded decisions: branch, tags, distillations."""
-    population = population_of(lab)
+    population = population_of(lab.store)
     for number, decision in enumerate(population.promotions, start=1):
         tag = f"{lab.config.lineage}-{number}"
         lab.library.freeze(decision.candidate_harness, tag, f"promoted by {decision.id}")

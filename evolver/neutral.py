@@ -13,9 +13,9 @@ from random import Random
 from evolver.authors.human import free_name
 from evolver.authors.proposal import proposal
 from evolver.lab import Lab
-from evolver.population import Population
+from evolver.population import Population, population_of
 from evolver.protocols import Proposal
-from evolver.records import Candidate, Decision, Manifest
+from evolver.records import Manifest
 from harnesses.harness import Harness
 from harnesses.tree import Tree, tree_files
 
@@ -47,7 +47,7 @@ def due(population: Population, every: int, seed: int) -> bool:
 
 def hidden_neutral(lab: Lab) -> Proposal | None:
     """The hidden candidate whose turn it is, if it is one's; the same one after every resume."""
-    population = Population(lab.store.all(Candidate), lab.store.all(Decision))
+    population = population_of(lab.store)
     if population.incumbent is None or not due(population, lab.config.checks.neutral_every, lab.config.seed):
         return None
     parent = lab.harness(population.incumbent)

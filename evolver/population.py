@@ -6,9 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from evolver.errors import UsageError
 from evolver.records import Candidate, Decision, Purpose, RolloutKey, Scorecard
+
+if TYPE_CHECKING:
+    from evolver.store import Store
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,10 @@ class Population:
         that can't enter the lineage is charged nothing."""
         charged = [d for d in self.decisions if d.verdict != "promote" and d.candidate_id not in self.hidden]
         return sum(decision.alpha_spent for decision in charged)
+
+
+def population_of(store: Store) -> Population:
+    return Population(store.all(Candidate), store.all(Decision))
 
 
 def standing(candidate: Candidate, decision: Decision | None) -> str:

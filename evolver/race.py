@@ -28,7 +28,7 @@ from evolver.errors import NotReady, UsageError
 from evolver.guards import Facts
 from evolver.judging import judges_of
 from evolver.lab import Attempt, Lab
-from evolver.population import Population, cards_of, final_cards, mean_success
+from evolver.population import cards_of, final_cards, mean_success, population_of
 from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, Rollout, Scorecard
 from evolver.score import Scored, evaluation, evaluation_id
 
@@ -43,10 +43,6 @@ class Grounds:
 
     dev: Sequence[Task]
     select: Sequence[Task]
-
-
-def population_of(lab: Lab) -> Population:
-    return Population(lab.store.all(Candidate), lab.store.all(Decision))
 
 
 def interleaved(arms: Mapping[str, range], tasks: Sequence[Task], purpose: Purpose) -> list[Attempt]:
@@ -96,7 +92,7 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
     Raises UsageError when the root does not run, or leaves nothing to learn on dev.
     """
     root = enter(lab.library, lab.config.root)
-    if population_of(lab).root is None:
+    if population_of(lab.store).root is None:
         lab.record(
             Candidate(
                 id=f"cand-{root[:12]}", name=Path(lab.config.root).name, harness_id=root, parents=(), author="root",
@@ -107,13 +103,14 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
     if fault is not None:
         raise UsageError(f"the root harness {lab.config.root!r} does not run: {fault}")
     started = time.time()
-    standing = dict.fromkeys((root, population_of(lab).incumbent or root))  # after a change of teacher it has nothing
+    # After a change of teacher the incumbent has nothing to its name.
+    standing = dict.fromkeys((root, population_of(lab.store).incumbent or root))
     await lab.score([Attempt(h, task, "race", 0) for h in standing for task in dev], label=f"{lab.config.root} on dev")
     _trip([r for r in _rollouts(lab, root) if r.started_at >= started])
     record_evaluation(lab, root, "race", dev, attempts=1)
     success = dev_success(lab)
     rules = lab.config.race
-    if not population_of(lab).decisions and success > rules.saturation:  # later it has other attempts
+    if not population_of(lab.store).decisions and success > rules.saturation:  # later it has other attempts
         least = detectable_effect(len(dev), rules.attempts[-1], rules.screen_alpha)
         raise UsageError(
             f"root {lab.config.root!r} solves {100 * success:.1f} % of dev, above race.saturation: "
@@ -125,7 +122,7 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
 
 async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
     """Races the candidate against the incumbent and, when it passes, confirms it on fresh attempts."""
-    population, rules, seed = population_of(lab), lab.config.race, lab.config.seed
+    population, rules, seed = population_of(lab.store), lab.config.race, lab.config.seed
     incumbent, challenger = population.incumbent or "", candidate.harness_id
     fault = await unbuildable(lab, challenger) or await smoke(lab, challenger, grounds.dev)
     if fault is not None:
@@ -257,7 +254,7 @@ def record_evaluation(
 
 def dev_success(lab: Lab) -> float:
     """The incumbent's success on dev, 0..1, over the attempts that belong to finished races."""
-    population = population_of(lab)
+    population = population_of(lab.store)
     incumbent = population.incumbent or ""
     return mean_success(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent, lab.model.id)))
 

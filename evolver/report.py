@@ -15,7 +15,7 @@ from evolver.decide import cheaper_line
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
 from evolver.phrasing import UNKNOWN, count, number, percent, pp, ratio
-from evolver.population import Population, standing
+from evolver.population import population_of, standing
 from evolver.records import (
     Candidate,
     Decision,
@@ -74,7 +74,7 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
         f"run {store.run_id}, lineage {store.config.lineage}, seed {store.config.seed}",
         f"{len(store.all(Rollout)):,} rollouts, {graded:,} graded, {unscored:,} unscored (our failure: in no mean)",
     ]
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     if population.incumbent is not None:
         lines.append(f"best harness: {_name(population.incumbent, names)}")
     if population.decisions:
@@ -173,7 +173,7 @@ def effect_of(decision: Decision) -> tuple[Interval | None, str]:
 
 def lineage_table(store: Store, names: dict[str, str]) -> Table:
     """One row per candidate, in the order in which they were proposed."""
-    decisions = Population(store.all(Candidate), store.all(Decision)).decision_of
+    decisions = population_of(store).decision_of
     rows, notes = [], []
     for candidate in store.all(Candidate):
         decision = decisions.get(candidate.id)

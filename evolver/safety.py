@@ -5,8 +5,8 @@ from __future__ import annotations
 from evolver.audit import SelfCheck
 from evolver.intervals import wilson
 from evolver.phrasing import percent
-from evolver.population import Population
-from evolver.records import Candidate, Decision, GuardResult, Interval, Stage
+from evolver.population import Population, population_of
+from evolver.records import Decision, GuardResult, Interval, Stage
 from evolver.store import Store
 from evolver.tables import Table
 
@@ -28,7 +28,7 @@ def safety_lines(store: Store) -> list[str]:
     found = store.all(SelfCheck)
     checks = "; ".join(f"{c.check.replace('_', ' ')} {c.outcome.replace('_', ' ')} ({c.reason})" for c in found)
     lines = [f"checks before the run: {checks or ('not played yet' if rules.tasks else 'none (checks.tasks = 0)')}"]
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     passed, accepted = false_accepts(population)
     if accepted.n:
         n = accepted.n

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 
 from evolver.errors import UsageError
-from evolver.population import Population
-from evolver.records import Candidate, Decision, Frozen, Stage
+from evolver.population import population_of
+from evolver.records import Frozen, Stage
 from evolver.store import Store
 from harnesses.library import NAME, Library, UnknownHarness
 
@@ -90,7 +90,7 @@ def _stage(store: Store, name: str, now: tuple[str, str], why: str) -> Stage:
 
 
 def _of_lineage(store: Store, library: Library, asked: str | None) -> str:
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     if population.incumbent is None:
         raise UsageError(f"{store.path} has no lineage yet: run it first")
     try:

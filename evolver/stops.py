@@ -11,7 +11,8 @@ from evolver.compare import detectable_effect
 from evolver.decide import cheaper_line, confirm_steps, steps
 from evolver.errors import UsageError
 from evolver.lab import Lab
-from evolver.race import Grounds, dev_cards, population_of
+from evolver.population import population_of
+from evolver.race import Grounds, dev_cards
 from evolver.records import Rollout
 from evolver.selfcheck import remaining
 
@@ -38,7 +39,7 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
     Raises UsageError when the root and `min_proposals` proposals, each raced to its last look, are more than the caps
     buy. A run that has decided something, or has played a candidate, goes on with whatever is left.
     """
-    population = population_of(lab)
+    population = population_of(lab.store)
     played = {(r.key.harness_id, r.key.task_id) for r in lab.store.all(Rollout) if r.key.purpose == "race"}
     challengers = {candidate.harness_id for candidate in population.candidates if candidate.parents}
     if population.decisions or any(harness_id in challengers for harness_id, _ in played):
@@ -72,7 +73,7 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
 
 def _a_rollout(lab: Lab) -> tuple[float | None, float | None]:
     """Mean tokens and dollars of the root's rollouts; None while one is unknown."""
-    root = population_of(lab).root
+    root = population_of(lab.store).root
     cards = dev_cards(lab, root.harness_id) if root else []
     tokens = [card.tokens for card in cards if card.tokens is not None]
     costs = [card.cost_usd for card in cards if card.cost_usd is not None]
@@ -90,7 +91,7 @@ def _a_judgement(lab: Lab) -> tuple[float | None, float | None]:
 
 def reached(lab: Lab, success: float) -> End | None:
     """What ends the search although an author might have another candidate."""
-    rules, waited = lab.config.race, population_of(lab).since_promotion
+    rules, waited = lab.config.race, population_of(lab.store).since_promotion
     if rules.target is not None and success >= rules.target:
         return End(Stop.TARGET, f"the incumbent solves {100 * success:.1f} % of dev, the target is reached")
     if rules.patience is not None and waited >= rules.patience:

@@ -10,9 +10,8 @@ from evolver.config import AuthorConfig, SearchingAuthor
 from evolver.evidence import evidence
 from evolver.lab import Lab
 from evolver.neutral import hidden_neutral
-from evolver.population import Population
+from evolver.population import Population, population_of
 from evolver.protocols import Author, Evidence, Proposal
-from evolver.race import population_of
 from evolver.records import Candidate, Rollout, Scorecard
 
 
@@ -29,7 +28,7 @@ async def next_candidate(lab: Lab, seats: Sequence[Seat]) -> Candidate | None:
 
     A candidate is recorded before its rollouts.
     """
-    population = population_of(lab)
+    population = population_of(lab.store)
     if population.pending:
         return population.pending[0]
     proposal = hidden_neutral(lab) or await _proposed(lab, seats, population)
@@ -70,7 +69,7 @@ def in_turn(seats: Sequence[Seat], population: Population) -> list[Seat]:
 
 def evidence_of(lab: Lab, parent: str | None = None) -> Evidence:
     """What authors are told before they change `parent`, else the incumbent (evolver.evidence)."""
-    return evidence(lab.store, lab.harness(parent or population_of(lab).incumbent or ""))
+    return evidence(lab.store, lab.harness(parent or population_of(lab.store).incumbent or ""))
 
 
 def _drawn(lab: Lab, population: Population) -> str:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from evolver.errors import UsageError
 from evolver.leaks import Leaks
-from evolver.population import Population
+from evolver.population import population_of
 from evolver.protocols import Sandboxes
-from evolver.records import Candidate, Decision
 from evolver.store import Store
 from harnesses.harness import Harness
 from harnesses.library import Library
@@ -67,7 +66,7 @@ class Gate:
             raise Refused([f"environment.toml: it can't be built: {error}"]) from error
 
     def _refuse_known(self, harness: Harness) -> None:
-        population = Population(self.store.all(Candidate), self.store.all(Decision))
+        population = population_of(self.store)
         for known in population.candidates:
             same = known.harness_id == harness.id
             if same or _meaning(self.library.get(known.harness_id)) == _meaning(harness):

@@ -9,9 +9,9 @@ from evolver.authors.proposal import proposal
 from evolver.config import HumanAuthor as HumanConfig
 from evolver.errors import UsageError
 from evolver.leaks import Leaks
-from evolver.population import Population
+from evolver.population import population_of
 from evolver.protocols import Evidence, Proposal
-from evolver.records import Candidate, Decision, Manifest
+from evolver.records import Candidate, Manifest
 from evolver.stages import require_open
 from evolver.store import Store
 from harnesses.harness import Harness
@@ -32,7 +32,7 @@ class Human:
 
     async def propose(self, evidence: Evidence) -> Proposal | None:
         harness = read_named(self._config.harness)
-        known = Population(self._store.all(Candidate), self._store.all(Decision))
+        known = population_of(self._store)
         if harness.id in known.harness_ids:
             return None
         parent = self._library.get(evidence.parent_harness)
@@ -50,7 +50,7 @@ def propose(store: Store, library: Library, parent: str, tree: Path, why: str, l
     require_open(store)
     try:
         harness = read_tree(tree)
-        known = Population(store.all(Candidate), store.all(Decision)).candidate(harness.id)
+        known = population_of(store).candidate(harness.id)
         if known is not None:
             raise UsageError(
                 f"{tree} is harness {harness.id[:12]}, which {known.author} proposed already as {known.name!r}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from evolver.authors.human import free_name
 from evolver.authors.proposal import proposal
 from evolver.config import RemovalAuthor
-from evolver.population import Population
+from evolver.population import population_of
 from evolver.protocols import Evidence, Proposal
-from evolver.records import Candidate, Decision, Manifest
+from evolver.records import Manifest
 from evolver.store import Store
 from harnesses.library import Library
 from harnesses.removals import removals
@@ -28,7 +28,7 @@ class Removal:
         self._library = library
 
     async def propose(self, evidence: Evidence) -> Proposal | None:
-        population = Population(self._store.all(Candidate), self._store.all(Decision))
+        population = population_of(self._store)
         if self._n is not None and sum(made.author == self.name for made in population.candidates) >= self._n:
             return None
         parent = self._library.get(evidence.parent_harness)

@@ -14,7 +14,7 @@ from evolver.authors.proposal import proposal
 from evolver.authors.space import Value, as_changes, knobs_of, value_of
 from evolver.config import RandomAuthor
 from evolver.config import StructuredAuthor as StructuredConfig
-from evolver.population import Population
+from evolver.population import Population, population_of
 from evolver.protocols import Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
 from evolver.store import Store
@@ -47,7 +47,7 @@ class Structured:
         self._library = library
 
     async def propose(self, evidence: Evidence) -> Proposal | None:
-        population = Population(self._store.all(Candidate), self._store.all(Decision))
+        population = population_of(self._store)
         made = sum(candidate.author == self.name for candidate in population.candidates)
         if made >= self._n:
             return None

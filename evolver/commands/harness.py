@@ -174,12 +174,11 @@ def _seeds() -> list[tuple[str, ...]]:
 
 
 def _of_run(run: Path) -> list[tuple[str, ...]]:
-    from evolver.population import Population
-    from evolver.records import Candidate, Decision
+    from evolver.population import population_of
     from evolver.store import Store
 
     library, store = open_library(run), Store.open(run)
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     verdicts = {d.candidate_harness: d.verdict for d in population.decisions}
     rows: list[tuple[str, ...]] = []
     for name, harness_id in library.names().items():

@@ -30,8 +30,7 @@ def log(run: RunDir, as_json: AsJson = False) -> None:
 
     from evolver.graph import draw
     from evolver.history import history
-    from evolver.population import Population
-    from evolver.records import Candidate, Decision
+    from evolver.population import population_of
     from evolver.store import Store
 
     store = Store.open(run)
@@ -44,7 +43,7 @@ def log(run: RunDir, as_json: AsJson = False) -> None:
     if not entries:
         say(f"{run} has no candidates yet")
         return
-    trunk = Population(store.all(Candidate), store.all(Decision)).incumbent
+    trunk = population_of(store).incumbent
     parents = {entry.harness_id: entry.parents for entry in entries.values()}
     rows = draw(list(entries), parents, trunk)
     console = data_console()
@@ -122,12 +121,11 @@ def evidence(
     from evolver.commands.harness import find
     from evolver.disk import on_disk
     from evolver.evidence import evidence as evidence_of
-    from evolver.population import Population
-    from evolver.records import Candidate, Decision
+    from evolver.population import population_of
     from evolver.store import Store
 
     store = Store.open(run)
-    asked = parent or Population(store.all(Candidate), store.all(Decision)).incumbent
+    asked = parent or population_of(store).incumbent
     if asked is None:
         raise UsageError(f"{run} has no harness yet: run the experiment first")
     found = evidence_of(store, find(asked, run))

@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from evolver.chat import Body
 from evolver.compare import Arms, Comparison, compare
 from evolver.errors import UsageError
-from evolver.population import Population, final_cards, per_task, success_value
-from evolver.records import Candidate, Decision, Rollout, Score, Scorecard
+from evolver.population import Population, final_cards, per_task, population_of, success_value
+from evolver.records import Rollout, Score, Scorecard
 from evolver.sent import bodies
 from evolver.store import Store
 from harnesses.harness import Harness
@@ -117,7 +117,7 @@ def gather(store: Store, parent: Harness) -> Material:
     hidden: dict[str, None] = {}
     raced = [card for card in store.all(Scorecard) if card.key.split == SPLIT and card.key.purpose == "race"]
     teacher = raced[-1].key.model_id if raced else store.config.teacher_id
-    population = Population(store.all(Candidate), store.all(Decision))
+    population = population_of(store)
     shown = {c.harness_id for c in population.candidates if not c.hidden_neutral} | {parent.id}
     for card in raced:
         if card.key.model_id == teacher and card.key.harness_id in shown:

@@ -90,7 +90,7 @@ async def test_u32_the_cells_of_a_comparison_are_addresses_that_open_their_rollo
             page = Tab(connection)
             await page.call("Page.navigate", url=f"{server.url}/compare?base=alpha&cand=beta1")
             link = "document.querySelector(\"a[href*='pairs=only_b']\")"
-            assert await page.until(f"{link}?.innerText") == "3 only B"
+            assert await page.until(f"{link}?.innerText") == "3 only B solves it"
             await page.call("Page.navigate", url=str(await page.value(f"{link}.href")))
             await page.until(f"{says('3 of 16 rollouts')} && {says('only B solves it')}")
             # A row of that list leads to the replay of B's attempt, and A's is the one named beside it.
