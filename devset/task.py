@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import hashlib
 import json
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -193,9 +196,11 @@ class Task(Strict):
 
 
 def task_hash(task: Task) -> str:
-    """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256."""
+    """The sha256 of a task's content: canonical JSON of every field, file contents by their own sha256, and the checker
+    with the modules of `devset.checks` that it runs."""
     fields = task.model_dump(exclude={"hash", "split", "seen_in_training", "channels", *_FILES})
     fields["channels"] = sorted(task.channels)
+    fields["checker"] = checker_hash(task.check)
     for name in ("check_pip", "skills", "witness"):  # a task without keeps the hash of before there were such fields
         if not fields[name]:
             del fields[name]
@@ -208,4 +213,36 @@ def task_hash(task: Task) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
+def checker_hash(check: str) -> str:
+    """The sha256 of a check program and of the modules of `devset.checks` that it imports, themselves or by way of
+    another: a changed library is a changed checker."""
+    found, waiting = {"": check}, set(_modules(check))
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = _module(name)
+            waiting |= _modules(found[name])
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
+def _modules(source: str) -> frozenset[str]:
+    """The modules of `devset.checks` that a program imports, by file name; importing one runs the package's own."""
+    try:
+        imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    except SyntaxError:  # it fails as a check, and says so there
+        return frozenset()
+    named = [f"{node.module}." if isinstance(node, ast.ImportFrom) else "" for node in imports]
+    paths = {prefix + alias.name for prefix, node in zip(named, imports, strict=True) for alias in node.names}
+    parts = [path.split(".") for path in paths if path.startswith("devset.checks")]
+    names = {name for part in parts for name in ("__init__", *part[2:3])}
+    return frozenset(name for name in names if (_CHECKS / f"{name}.py").is_file())
+
+
+@functools.cache
+def _module(name: str) -> str:
+    return (_CHECKS / f"{name}.py").read_text(encoding="utf-8")
+
+
+_CHECKS = Path(__file__).parent / "checks"
 _FILES = ("exec_files", "hidden_files", "witness_files", "gt_files")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from devset.task import Criterion, Split, Task
+from devset.task import Criterion, Split, Task, checker_hash
 from evolver.channels import channel_table, union
 from evolver.errors import UsageError
 from evolver.intervals import SHARE, mean_interval, nothing, success_interval
@@ -55,7 +55,7 @@ def scorecard(rollout: Rollout, task: Task, scores: Sequence[Score], cost_usd: f
     return Scorecard(
         rollout_id=rollout.id,
         key=rollout.key,
-        checker_hash=hashlib.sha256(task.check.encode()).hexdigest(),
+        checker_hash=checker_hash(task.check),
         scores=graded,
         success=success,
         rubric=rubric,

@@ -73,12 +73,15 @@ def _components(home: Path, path: str, kind: str, within: list[str]) -> list[dic
 def shell_variable(home: Path, *, path: str, variable: str, expected: str) -> str:
     """The shell profile exports the variable with this literal value: the last assignment counts.
 
-    Read, never run: lines of assignments, `export`, `declare -x` and `unset`; what a variable or a command would insert
-    stays as written.
+    Read, never run: assignments, `export`, `declare -x` and `unset` outside of conditions, loops and functions; what a
+    variable or a command would insert stays as written.
     """
-    value, exported = None, False
+    value, exported, depth = None, False, 0
     for line in read_text(home, path).split("\n"):
         for words in _commands(line):
+            depth += (words[0] in _OPENS or "{" in words) - (words[0] in _CLOSES)
+            if depth:
+                continue
             if words[0] == "unset" and variable in words:
                 value, exported = None, False
             exports = words[0] == "export" or words[:2] in (["declare", "-x"], ["typeset", "-x"])
@@ -95,6 +98,10 @@ def shell_variable(home: Path, *, path: str, variable: str, expected: str) -> st
             f"{path} leaves {variable} {how} with the value {str(value)[:80]!r}, expected {expected!r} exported"
         )
     return f"{path} exports {variable} as {expected!r}"
+
+
+_OPENS = {"if", "case", "for", "while", "until", "select", "("}
+_CLOSES = {"fi", "esac", "done", "}", ")"}
 
 
 def _commands(line: str) -> list[list[str]]:

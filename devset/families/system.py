@@ -179,6 +179,7 @@ def _variable(rng: Random) -> Binding:
             "not exported": f"echo '{name}={value}' >> ~/.profile",
             "overwritten": f"echo 'export {name}={value}' > ~/.profile",
             "commented out": f"echo '# export {name}={value}' >> ~/.profile",
+            "never reached": f"echo 'if false; then export {name}={value}; fi' >> ~/.profile",
         },
         equivalents={
             "quoted": f"echo 'export {name}=\"{value}\"' >> ~/.profile",

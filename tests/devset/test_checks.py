@@ -161,6 +161,11 @@ def test_modes_and_links_are_read_as_they_are(tmp_path: Path) -> None:
         (b"declare -x A=b\n", True),
         (b"declare A=b\n", False),
         (b"export A=b\nunset A\n", False),
+        (b"if false; then\n  export A=b\nfi\n", False),
+        (b"f() { export A=b; }\n", False),
+        (b"f() {\n  export A=b\n}\n", False),
+        (b'if [ -n "$B" ]; then\n  . ~/.bashrc\nfi\nexport A=b\n', True),
+        (b"for B in 1 2; do echo $B; done; export A=b\n", True),
     ],
 )
 def test_a_profile_is_read_as_a_shell_would(profile: bytes, passes: bool, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import devset.task
 from devset import splits
 from devset.families import families
 from devset.splits import (
@@ -186,6 +187,15 @@ def test_hash_covers_everything_but_the_split() -> None:
     ):
         assert task_hash(task.model_copy(update=change)) != task.hash
     assert split_hash(ALL["dev"]) == split_hash(reversed(ALL["dev"]))
+
+
+def test_hash_covers_the_library_that_a_checker_runs_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, module = ALL["dev"][0], devset.task._module
+    changed: set[str] = set()
+    monkeypatch.setattr(devset.task, "_module", lambda name: module(name) + ("\n# more" if name in changed else ""))
+    for name, touched in (("records", True), ("home", True), ("__init__", True), ("osworld", False)):
+        changed = {name}
+        assert (task_hash(task) != task.hash) is touched, f"{name} is run by {task.id}'s checker: {touched}"
 
 
 def test_paths_of_files_stay_in_the_home() -> None:
