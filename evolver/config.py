@@ -60,7 +60,15 @@ class OpenAISpec(Section):
         return url
 
 
-ModelSpec = Annotated[DemonstratorSpec | OpenAISpec, Field(discriminator="kind")]
+class StudentSpec(Section):
+    """A distilled student of an earlier run, by its directory (RUN/students/ID): it plays on this machine and bills
+    nobody. The harness says how it is sampled."""
+
+    kind: Literal["student"]
+    checkpoint: Annotated[str, Field(min_length=1)]
+
+
+ModelSpec = Annotated[DemonstratorSpec | StudentSpec | OpenAISpec, Field(discriminator="kind")]
 
 
 class JudgeConfig(Section):
@@ -324,7 +332,12 @@ class RunConfig(Section):
     @property
     def teacher_id(self) -> str:
         """The id that the teacher has in every record."""
-        return self.teacher.model if isinstance(self.teacher, OpenAISpec) else self.teacher.kind
+        match self.teacher:
+            case OpenAISpec():
+                return self.teacher.model
+            case StudentSpec():
+                return Path(self.teacher.checkpoint).name
+        return self.teacher.kind
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -346,7 +359,9 @@ def load_config(path: Path) -> RunConfig:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"config {path} is not valid TOML: {error}") from error
     config = parse_config(raw, str(path))
-    root = _beside(path, config.root)
+    root, teacher = _beside(path, config.root), config.teacher
+    if isinstance(teacher, StudentSpec):
+        teacher = teacher.model_copy(update={"checkpoint": _beside(path, teacher.checkpoint, always=True)})
     authors = tuple(
         a.model_copy(update={"harness": _beside(path, a.harness)})
         if isinstance(a, HumanAuthor | LLMAuthor) and a.harness is not None
@@ -355,7 +370,7 @@ def load_config(path: Path) -> RunConfig:
     )
     given = {split: tuple(_beside(path, f, always=True) for f in folders) for split, folders in config.tasks.imported}
     tasks = config.tasks.model_copy(update={"imported": ImportedConfig(**given)})
-    return config.model_copy(update={"root": root, "authors": authors, "tasks": tasks})
+    return config.model_copy(update={"root": root, "teacher": teacher, "authors": authors, "tasks": tasks})
 
 
 def parse_config(raw: object, source: str) -> RunConfig:

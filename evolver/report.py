@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from evolver.audit import Calibration, Opening
 from evolver.baselines import baselines_table, final_table
-from evolver.config import DemonstratorSpec
+from evolver.config import DemonstratorSpec, StudentSpec
 from evolver.crossed import holm
 from evolver.decide import cheaper_line
 from evolver.ledger import ledger_table
@@ -62,6 +62,8 @@ def teacher_line(store: Store) -> str:
     teacher = store.config.teacher
     if isinstance(teacher, DemonstratorSpec):
         return f"demonstrator (scripted, slip rate {teacher.slip_rate:g})"
+    if isinstance(teacher, StudentSpec):
+        return f"{store.config.teacher_id}, a distilled student, sampled as each harness says"
     return f"{teacher.model} at {teacher.base_url or 'the default endpoint'}"
 
 

@@ -248,6 +248,15 @@ def open_student(student: str | Path, students_dir: Path | None = None) -> Stude
     return StudentModel(path, card)
 
 
+def as_player(checkpoint: str) -> StudentModel:
+    """A trained student as the model of a run: its harness says how it is sampled, since that is part of a scaffold."""
+    made = open_student(checkpoint)
+    if made.id != Path(checkpoint).name:
+        raise UsageError(f"{checkpoint} holds {made.id}: give the directory that name, which every record will carry")
+    sampling = made.card.sampling.model_copy(update={"temperature": None})
+    return StudentModel(made.checkpoint, made.card.model_copy(update={"sampling": sampling}))
+
+
 def open_untrained(recipe: Recipe) -> StudentModel:
     """The control: the recipe's base model as it came, under the same template, sampling and window."""
     checkpoint = base_checkpoint(recipe.base)

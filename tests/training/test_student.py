@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from evolver.config import load_config
 from evolver.errors import UsageError
+from evolver.models import make_model
 from evolver.protocols import Request
 from evolver.records import Message, Text
 from evolver.testing import ModelContract
@@ -107,6 +110,28 @@ def test_t10_another_template_is_refused(recipe: Recipe, tiny: Path, tmp_path: P
     (tmp_path / CARD).write_text(card.model_copy(update={"render": RenderOptions(system="full")}).model_dump_json())
     with pytest.raises(UsageError, match="another template"):
         open_student(tmp_path)
+
+
+async def test_a_student_can_be_the_model_of_a_run_and_is_sampled_as_its_harness_says(
+    recipe: Recipe, tiny: Path, tmp_path: Path
+) -> None:
+    checkpoint, template = tmp_path / "student-x", Renderer(load_tokenizer(tiny), recipe.render).sha256
+    shutil.copytree(tiny, checkpoint)
+    card = student_card("student-x", recipe, template, 0)  # whose own temperature is 0
+    (checkpoint / CARD).write_text(card.model_dump_json())
+    (tmp_path / "run.toml").write_text('teacher = { kind = "student", checkpoint = "student-x" }')
+    config = load_config(tmp_path / "run.toml")
+    player = make_model(config.teacher)
+    assert isinstance(player, StudentModel) and player.id == config.teacher_id == "student-x"
+    try:
+        cold = [await player.complete(request(seed=seed, temperature=0.0)) for seed in range(2)]
+        warm = [await player.complete(request(seed=seed, temperature=2.0)) for seed in range(2)]
+        assert cold[0] == cold[1] and warm[0] != warm[1]
+    finally:
+        player.close()
+    (checkpoint / CARD).write_text(card.model_copy(update={"id": "student-y"}).model_dump_json())
+    with pytest.raises(UsageError, match="holds student-y"):
+        make_model(config.teacher)
 
 
 def test_an_unknown_student_is_named(tmp_path: Path) -> None:
