@@ -55,6 +55,11 @@ def seed_path(name: str) -> Path:
 
 def read_tree(path: Path) -> Harness:
     """Reads the harness in directory `path`. Every file counts (ignore files hide nothing), but a top-level `.git`."""
+    return harness_from_files(read_files(path))
+
+
+def read_files(path: Path) -> Tree:
+    """The files in directory `path`, unchecked. Raises `HarnessError` for what can't be a harness's tree at all."""
     if not path.is_dir():
         raise HarnessError(f"{path}: expected the directory of a harness, found none")
     files: dict[str, bytes] = {}
@@ -66,7 +71,7 @@ def read_tree(path: Path) -> Harness:
         files[name] = file.read_bytes()
         if file.stat().st_mode & 0o100:
             executable.add(name)
-    return harness_from_files(Tree(files, executable))
+    return Tree(files, executable)
 
 
 def harness_from_files(files: Mapping[str, bytes]) -> Harness:

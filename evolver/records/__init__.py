@@ -29,7 +29,7 @@ from evolver.records.attempts import (
     Unit,
     Usage,
 )
-from evolver.records.outcomes import Arm, Distillation, Ending, Final, Frozen, Gap, SeedTest
+from evolver.records.outcomes import Arm, Distillation, Ending, Final, Freeze, Frozen, Gap, Release, SeedTest
 from evolver.records.verdicts import (
     Candidate,
     ChannelRow,
@@ -61,6 +61,7 @@ __all__ = [
     "Final",
     "Finite",
     "Flip",
+    "Freeze",
     "Frozen",
     "Gap",
     "GuardResult",
@@ -75,6 +76,7 @@ __all__ = [
     "Part",
     "Purpose",
     "Record",
+    "Release",
     "Role",
     "Rollout",
     "RolloutKey",

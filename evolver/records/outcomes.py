@@ -129,6 +129,47 @@ class Final(Record):
     at: Finite
 
 
+class Freeze(Record):
+    """A capsule as it was begun: what will be played from its bytes before it is released, fixed before any of it is.
+
+    `first` is the number of the first attempt: those below it were played for other capsules. `stated` is the success
+    (0..1) that the harness was promoted with on these tasks, `expected` where as many fresh attempts should come out.
+    """
+
+    id: str
+    name: str
+    capsule_id: str
+    harness_id: str
+    teacher: str
+    path: str
+    n_tasks: int
+    attempts: int
+    first: int
+    stated: Interval
+    expected: Interval
+    at: Finite
+
+
+class Release(Record):
+    """Whether a capsule was released: `success` of the fresh attempts against what was expected of them. `tag` is that
+    of its harness in the library, empty when it was refused."""
+
+    id: str
+    freeze_id: str
+    name: str
+    capsule_id: str
+    harness_id: str
+    verdict: Literal["released", "refused"]
+    success: Interval
+    expected: Interval
+    n_tasks: int
+    attempts: int
+    n_unscored: int
+    reasons: tuple[str, ...]
+    tag: str
+    at: Finite
+
+
 class Ending(Record):
     """How one start of a run ended, so that a spent budget is never read as a finished search."""
 

@@ -1,0 +1,49 @@
+"""What is installed in the image that a capsule's sandboxes run on, asked of one of them."""
+
+from __future__ import annotations
+
+import json
+from shlex import quote
+
+from evolver.errors import NotReady
+from evolver.protocols import Sandboxes
+from evolver.sandboxes.recipe import SITE
+from harnesses.capsule import Capsule, Drift, ImagePin, drifts
+from harnesses.harness import Environment
+
+LIST = "/home/user/packages.json"
+LIST_S = 60.0
+TTL_S = 120.0
+PROGRAM = f"""
+import json, subprocess
+from importlib.metadata import distributions
+lines = subprocess.run(["dpkg-query", "-W", "-f", "${{Package}}:${{Architecture}} ${{Version}}\\n"],
+                       capture_output=True, text=True, check=True).stdout.splitlines()
+pip = {{name: {{d.metadata["Name"]: d.version for d in found if d.metadata["Name"]}} for name, found in
+       (("pip", distributions()), ("graders", distributions(path=[{SITE!r}])))}}
+with open({LIST!r}, "w") as file:
+    json.dump({{"deb": dict(line.split(" ", 1) for line in lines), **pip}}, file)
+"""
+
+
+async def image_of(environment: Environment, sandboxes: Sandboxes) -> ImagePin:
+    """The image of an environment and the packages installed in it. Raises NotReady when a sandbox can't list them."""
+    plain = environment.model_copy(update={"image": "terminal", "network": "none", "allowlist": ()})  # the same image
+    box = await sandboxes.open(plain, run_id="capsule", ttl_s=TTL_S)
+    try:
+        ran = await box.exec(f"/usr/bin/python3 -c {quote(PROGRAM)}", timeout_s=LIST_S)
+        if ran.exit_code != 0:
+            raise NotReady(f"a sandbox of {box.image_digest} can't list its packages: {ran.output[-300:]}")
+        found = json.loads(await box.read(LIST))
+        return ImagePin(digest=box.image_digest, **found)
+    finally:
+        await box.close()
+
+
+async def verify_machine(capsule: Capsule, environment: Environment, sandboxes: Sandboxes) -> list[Drift]:
+    """How the image of this back end differs from the pinned one: its digest, and each package."""
+    pinned = capsule.machine
+    if sandboxes.name != pinned.backend:
+        return [Drift(field="machine.backend", pinned=pinned.backend, found=sandboxes.name)]
+    found = await image_of(environment, sandboxes)
+    return drifts(pinned.image.model_dump(mode="json"), found.model_dump(mode="json"), "machine.image")

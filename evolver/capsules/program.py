@@ -1,0 +1,60 @@
+"""What this program is: Python, what it depends on, and its own source files, by their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from harnesses.capsule import Digests, ProgramPin, Versions
+
+ROOT = Path(__file__).parents[2]
+CONSTRAINTS = ".ci/constraints.txt"
+DISTRIBUTION = "harness-evolver"
+PACKAGES = ("harnesses", "devset", "evolver")
+STUDENTS = "training"  # plays, where the teacher is a student
+CHECKS = "devset/checks"
+DATA = ("devset/tasks/", "harnesses/seeds/")  # pinned where they are used, as tasks and harnesses
+
+
+@cache
+def program_pin(student: bool = False) -> ProgramPin:
+    """As this process first found it: what is edited on the disk meanwhile is not what runs here."""
+    constraints = ROOT / CONSTRAINTS
+    return ProgramPin(
+        python=platform.python_version(),
+        packages=_dependencies(),
+        constraints_sha256=sha256(constraints.read_bytes()) if constraints.is_file() else None,
+        source=source_digests(ROOT, (*PACKAGES, STUDENTS) if student else PACKAGES),
+    )
+
+
+def source_digests(root: Path, packages: Iterable[str]) -> Digests:
+    """Path relative to `root` → sha256 of every file of these packages, without data and what Python compiled."""
+    found = folder_digests(root, packages)
+    return {name: digest for name, digest in found.items() if not name.startswith(DATA)}
+
+
+def folder_digests(root: Path, folders: Iterable[str]) -> Digests:
+    """Path relative to `root` → sha256 of every file below these folders of it."""
+    paths = [path for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
+    names = {path.relative_to(root).as_posix(): path for path in paths if "__pycache__" not in path.parts}
+    return {name: sha256(names[name].read_bytes()) for name in sorted(names)}
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _dependencies() -> Versions:
+    """Package → installed version of what the core depends on."""
+    try:
+        wanted = [line for line in requires(DISTRIBUTION) or [] if "extra ==" not in line]
+    except PackageNotFoundError:  # run from a bare checkout
+        return {}
+    names = sorted(re.split(r"[^A-Za-z0-9._-]", line)[0] for line in wanted)
+    return {name: version(name) for name in names}
