@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboards import frame, theme, words
-from dashboards.tree import Node
 from dashboards.views import Story
 from evolver.evidence.verdicts import brier
+from evolver.figures.tree import Node
 from evolver.phrasing import UNKNOWN, count, dollars
 from evolver.population import standing
 from evolver.records import Candidate, Decision, GuardResult, Manifest

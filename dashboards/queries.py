@@ -18,6 +18,8 @@ from dashboards.database import COLUMNS, cards, database, line
 from dashboards.logs import Stamp, Unread, read_log, stamp_of
 from evolver.config import RunConfig
 from evolver.errors import UsageError
+from evolver.pairing import Kind, Side
+from evolver.population import final_cards
 from evolver.records import Ending, Record, Rollout, Scorecard
 from evolver.store import LOGS, Store
 from harnesses.diff import Diff
@@ -159,12 +161,12 @@ class Run:
         values: list[object] = [row.task_id, row.task_hash, row.harness_id, row.attempt, row.purpose, most]
         return [AttemptRow(*found) for found in self._query(sql, values)]
 
-    def kinds(self, harness_id: str) -> list[tuple[str, str, str]]:
+    def kinds(self, harness_id: str) -> list[Kind]:
         """What a harness was played for, as (split, purpose, model id); sealed splits left out."""
         sql = 'select distinct "split", purpose, model_id from attempts where harness_id = ? and "split" is not null'
         return sorted((str(s), str(p), str(m)) for s, p, m in self._query(sql, [harness_id]))
 
-    def cards(self, harness_id: str, kind: tuple[str, str, str]) -> list[Scorecard]:
+    def cards(self, harness_id: str, kind: Kind) -> list[Scorecard]:
         """The scorecards of a harness for one (split, purpose, model id)."""
         return list(cards(self.path, self.stamp, harness_id, kind))
 
@@ -227,6 +229,11 @@ class Run:
 
     def _query(self, sql: str, values: list[object] | None = None) -> list[tuple[object, ...]]:
         return database(self.path, self.stamp).connection.cursor().execute(sql, values or []).fetchall()
+
+
+def side(run: Run, harness_id: str, kind: Kind) -> Side:
+    """One arm of a comparison: a harness of a run, played for one (split, purpose, model id)."""
+    return Side(run, harness_id, tuple(final_cards(run.cards(harness_id, kind))), run.task_apps())
 
 
 def find_runs(root: Path) -> list[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from evolver.records import Interval
 
 UNKNOWN = "unknown"
@@ -27,6 +29,32 @@ def ratio(interval: Interval) -> str:
 def number(interval: Interval) -> str:
     """A bare number with its interval, as in `0.82 [0.71, 0.93]`."""
     return _said(interval, "{:.2f}", 1, "")
+
+
+def tokens(interval: Interval) -> str:
+    """A number of tokens, as in `1,800 [1,500, 2,100]`."""
+    return _said(interval, "{:,.0f}", 1, "")
+
+
+def or_why(interval: Interval | None, say: Callable[[Interval], str]) -> str:
+    """As `say` writes it; with the reason wherever a value or its interval is unknown."""
+    if interval is None:
+        return UNKNOWN
+    lacking = interval.point is None or interval.low is None or interval.high is None
+    return f"{say(interval)} ({interval.method})" if lacking else say(interval)
+
+
+def share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def seconds(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.1f} s"
+
+
+def short(digest: str) -> str:
+    """Enough of an id to tell it from the others on a page."""
+    return digest[:8]
 
 
 def count(value: float | None) -> str:

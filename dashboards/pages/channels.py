@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards import charts, frame, theme, words
+from dashboards import frame, theme, words
 from dashboards.views import Story
-from evolver.intervals import wilson
+from evolver.figures.channels import channel_dots
 from evolver.phrasing import UNKNOWN, count
 from evolver.records import Interval
 
@@ -28,9 +28,9 @@ def page() -> None:
     if not chosen:
         st.info("Choose at least one harness.")
         return
-    shares = _by_change(_shares(story, chosen))
+    shares = story.terminal_shares(chosen)
     marks = {h: theme.harness_mark(h, story.harness_ids) for h in chosen}
-    frame.draw(charts.channel_dots(shares, marks, story.name), alt=_said(story, shares))
+    frame.draw(channel_dots(shares, marks, story.name), alt=_said(story, shares))
     used = "; ".join(
         f"{story.name(h)}: {e.purpose} on {e.split}, {e.n_tasks} tasks" for h in chosen if (e := story.evaluation(h))
     )
@@ -40,24 +40,6 @@ def page() -> None:
         f"it, they are counted below. {used}."
     )
     _table(story, chosen)
-
-
-def _shares(story: Story, chosen: list[str]) -> dict[str, dict[str, Interval]]:
-    found: dict[str, dict[str, Interval]] = {}
-    for harness in chosen:
-        for row in story.channel_rows(harness):
-            found.setdefault(row.app, {})[harness] = wilson(
-                row.terminal_calls, row.terminal_calls + row.gui_calls, "calls"
-            )
-    return found
-
-
-def _by_change(shares: dict[str, dict[str, Interval]]) -> dict[str, dict[str, Interval]]:
-    def moved(app: str) -> float:
-        ends = [i.point for i in shares[app].values() if i.point is not None]
-        return max(ends) - min(ends) if ends else 0.0
-
-    return {app: shares[app] for app in sorted(shares, key=lambda app: (-moved(app), app))}
 
 
 def _said(story: Story, shares: dict[str, dict[str, Interval]]) -> str:

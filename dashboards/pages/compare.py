@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards import compare_charts, frame, pairing, words
-from dashboards.pairing import Kind, Pairing
+from dashboards import frame, words
+from dashboards.queries import side
 from dashboards.shelf import difference
 from dashboards.views import Story
+from evolver import pairing
 from evolver.compare import Comparison
+from evolver.figures import compare as compare_charts
+from evolver.pairing import Kind, Pairing
 from evolver.phrasing import percent
 
 PARTS = {"F": "F scaffold", "T": "T tools", "P": "P prompt", "E": "E environment"}
@@ -30,7 +33,7 @@ def page() -> None:
         _say_kinds(a, b)
         _difference(a, b)
         return
-    found = Pairing(pairing.side(a[0].run, a[1], kind), pairing.side(b[0].run, b[1], kind))
+    found = Pairing(side(a[0].run, a[1], kind), side(b[0].run, b[1], kind))
     _banner(found)
     if isinstance(found.gap, str):
         st.error(f"No gap is shown: {found.gap}.")
@@ -143,7 +146,7 @@ def _gap(found: Pairing, gap: Comparison, names: tuple[str, str], kind: Kind) ->
         if draws:
             frame.draw(compare_charts.odds(draws, names), key="cmp_odds", alt=odds)
         st.caption(f"{odds}: each dot is an equally likely value of the gap (bootstrap over tasks).")
-    rule = found.b.run.config.race
+    rule = found.b.records.config.race
     lower = "unknown" if gap.lower is None else f"{100 * gap.lower:+.1f} pp"
     aa, ab = found.flips()
     saving = words.percent(gap.saving) if gap.saving.point is None else percent(gap.saving)

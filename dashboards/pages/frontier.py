@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards import frame, frontier, words
-from dashboards.frontier import Measure, Priced
+from dashboards import frame, words
 from dashboards.views import Story
+from evolver.figures import frontier
+from evolver.figures.frontier import Measure, Priced
 
 MEASURES: tuple[Measure, ...] = ("tokens", "money", "seconds")
 ROWS = 100

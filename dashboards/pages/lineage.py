@@ -6,8 +6,9 @@ import math
 
 import streamlit as st
 
-from dashboards import charts, frame, node, words
+from dashboards import frame, node, words
 from dashboards.views import Story
+from evolver.figures import lineage
 from evolver.phrasing import UNKNOWN, count, dollars
 from evolver.records import Candidate, FailedProposal
 from evolver.report import effect_of
@@ -30,9 +31,8 @@ def page() -> None:
         node.card(story, chosen)
     with left:
         said = node.said_of(nodes)
-        flags = {n.id: " · ".join(story.tags(n.harness_id)) for n in story.population.candidates}
         frame.draw(
-            charts.tree(nodes, chosen.id, {k: v for k, v in flags.items() if v}),
+            lineage.tree(nodes, chosen.id, story.flags()),
             key="tree",
             on_select=_take_click,
             points_only=True,

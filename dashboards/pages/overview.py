@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboards import charts, frame, theme, words
+from dashboards import frame, theme, words
 from dashboards.views import Story
 from evolver.baselines import baselines_table, final_table
+from evolver.figures import lineage
 from evolver.phrasing import UNKNOWN, count
 from evolver.records import Final
 from evolver.report import effect_of
@@ -70,7 +71,7 @@ def _path(story: Story) -> None:
     said = "; ".join(f"{p.name} {words.percent(p.success)} ({p.verdict})" for p in told)
     rest = f"; {len(shown) - len(told)} more are small marks without name" if len(told) < len(shown) else ""
     frame.draw(
-        charts.incumbent_path(points, {p.candidate for p in told}),
+        lineage.incumbent_path(points, {p.candidate for p in told}),
         alt=f"Success on dev: {said}{rest}",
     )
     tail = f" Not drawn, success unknown: {', '.join(unknown[:MOST_NAMED])}" if unknown else ""

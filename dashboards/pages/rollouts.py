@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboards import frame, pairing, theme, watch, words
-from dashboards.queries import PAGE_ROWS, AttemptRow
+from dashboards import frame, theme, watch, words
+from dashboards.queries import PAGE_ROWS, AttemptRow, side
 from dashboards.views import Story
+from evolver import pairing
 from evolver.phrasing import UNKNOWN, count
 
 ANY = "any"
@@ -70,7 +71,7 @@ def _cell(story: Story) -> Mapping[str, dict[str, str]] | None:
     if base is None or ids[0] is None or ids[1] is None or asked["pairs"] not in pairing.CELLS or len(kind) != 3:
         st.warning("The address asks for a cell of a comparison that is not in this run: no rollout is left out.")
         return None
-    found = pairing.Pairing(pairing.side(base.run, ids[0], kind), pairing.side(story.run, ids[1], kind))
+    found = pairing.Pairing(side(base.run, ids[0], kind), side(story.run, ids[1], kind))
     st.info(
         f"Paired attempts that {pairing.CELLS[asked['pairs']]}: A = {asked['base']}"
         f"{'' if base is story else f' of run {base.run.path.name}'}, B = {asked['cand']}. Shown are B's attempts.",

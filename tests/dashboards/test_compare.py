@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 
 from dashboards.database import database
-from dashboards.pairing import CELLS, Pairing, by_part, kinds_in_common, side
-from dashboards.queries import open_run
+from dashboards.queries import open_run, side
 from evolver.audit import SelfCheck
 from evolver.compare import Comparison
 from evolver.history import effect_between
+from evolver.pairing import CELLS, Pairing, by_part, kinds_in_common
 from evolver.records import Interval
 from evolver.store import Store
 from harnesses.diff import diff

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.frontier import Priced, chart, frontier, priced, staircase
 from dashboards.queries import open_run
 from dashboards.views import Story
+from evolver.figures.frontier import Priced, chart, frontier, priced, staircase
 from evolver.intervals import nothing, wilson
 from tests.dashboards.fixture_run import _evaluation, build, ci
 from tests.dashboards.reader import Reader, said

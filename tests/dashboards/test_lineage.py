@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dashboards.queries import open_run
-from dashboards.tree import CLOSED, Node, folded, layout
 from dashboards.views import Story
 from evolver.audit import SelfCheck
+from evolver.figures.tree import CLOSED, Node, folded, layout
 from evolver.history import history
 from evolver.intervals import nothing
 from evolver.population import Population

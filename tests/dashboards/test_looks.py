@@ -12,11 +12,12 @@ from PIL import Image as Picture
 
 import dashboards
 from dashboards import theme, words
-from dashboards.charts import channel_dots, incumbent_path
 from dashboards.frames import click_points, with_rings
 from dashboards.queries import open_run
-from dashboards.tree import layout
 from dashboards.views import Story
+from evolver.figures.channels import channel_dots
+from evolver.figures.lineage import incumbent_path
+from evolver.figures.tree import layout
 from evolver.intervals import nothing, wilson
 from evolver.population import Population
 from evolver.records import Candidate, Interval, Manifest, ToolCall

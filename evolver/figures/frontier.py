@@ -12,10 +12,11 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from dashboards import charts, theme, words
-from dashboards.views import Story
-from evolver.phrasing import UNKNOWN
+from evolver.figures.paper import arms
+from evolver.marks import BLUE, GREY, Mark
+from evolver.phrasing import UNKNOWN, or_why, percent, seconds, tokens
 from evolver.records import Evaluation, Interval
+from evolver.story import Story
 
 Measure = Literal["tokens", "money", "seconds"]
 MOST_NAMES = 12
@@ -82,7 +83,7 @@ def _priced(story: Story, made: Evaluation, measure: Measure) -> Priced:
         cost = made.seconds_per_task
     harness = made.harness_id
     return Priced(
-        run=story.run.path.name, label=story.harness_labels.get(harness, harness), name=story.name(harness),
+        run=story.records.path.name, label=story.harness_labels.get(harness, harness), name=story.name(harness),
         success=made.success, cost=cost, low=low, high=high, tasks_sha256=made.tasks_sha256,
     )  # fmt: skip
 
@@ -104,12 +105,12 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
         steps.append((1.15 * last, steps[-1][1]))
         figure.add_scatter(
             x=[x for x, _ in steps], y=[y for _, y in steps], mode="lines", hoverinfo="skip", name="frontier",
-            line={"shape": "hv", "width": 3, "color": theme.BLUE},
+            line={"shape": "hv", "width": 3, "color": BLUE},
         )  # fmt: skip
     beaten = [p for p in known if p not in members]
     for some, look, word in (
-        (beaten, theme.Mark(theme.GREY, "circle-open", "○", ""), "beaten by the frontier"),
-        (members, theme.Mark(theme.BLUE, "circle", "●", ""), "on the frontier"),
+        (beaten, Mark(GREY, "circle-open", "○", ""), "beaten by the frontier"),
+        (members, Mark(BLUE, "circle", "●", ""), "on the frontier"),
     ):
         crossed = some if len(some) <= MOST_CROSSES else []
         figure.add_scatter(
@@ -117,10 +118,10 @@ def chart(shown: Sequence[Priced], measure: Measure, several: bool) -> go.Figure
             y=[100 * (p.success.point or 0.0) for p in some],
             mode="markers",
             name=word,
-            customdata=[[p.run, p.label, words.percent(p.success)] for p in some],
+            customdata=[[p.run, p.label, or_why(p.success, percent)] for p in some],
             hovertemplate="%{customdata[0]}: %{customdata[1]}<br>%{customdata[2]}, %{x:,.4g}<extra></extra>",
-            error_x=charts.arms([p.cost_interval for p in crossed], 1) | {"color": look.colour},
-            error_y=charts.arms([p.success for p in crossed]) | {"color": look.colour},
+            error_x=arms([p.cost_interval for p in crossed], 1) | {"color": look.colour},
+            error_y=arms([p.success for p in crossed]) | {"color": look.colour},
             marker={
                 "color": look.colour,
                 "symbol": look.symbol,
@@ -152,7 +153,7 @@ def _names(figure: go.Figure, members: Sequence[Priced], several: bool) -> None:
         figure.add_annotation(
             x=at, y=100 * (point.success.point or 0.0), text=_short(point, several), ax=40,
             ay=down * (80 + 24 * (place % 5)),
-            showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=theme.GREY, xanchor="left", standoff=8,
+            showarrow=True, arrowhead=0, arrowwidth=1, arrowcolor=GREY, xanchor="left", standoff=8,
         )  # fmt: skip
 
 
@@ -181,5 +182,5 @@ def cost_text(point: Priced, measure: Measure) -> str:
     if measure == "money":
         return f"${point.cost:,.4f}"
     if measure == "seconds":
-        return words.seconds(point.cost)
-    return words.tokens(point.cost_interval)
+        return seconds(point.cost)
+    return or_why(point.cost_interval, tokens)

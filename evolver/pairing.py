@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dashboards.queries import Run
 from evolver.audit import SelfCheck
 from evolver.compare import Arms, Comparison, compare, flip_rates
 from evolver.config import changed_fields
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing
-from evolver.population import by_task, final_cards, per_task, success_value
+from evolver.population import by_task, per_task, success_value
 from evolver.records import Interval, Scorecard
+from evolver.story import Records
 from harnesses.diff import ORDER, Diff
 from harnesses.harness import Component
 
@@ -34,15 +34,12 @@ _PARTS: dict[str, Component] = {"scaffold": "F", "tools": "T", "prompt": "P", "e
 
 @dataclass(frozen=True)
 class Side:
-    """One harness of one run, with its attempts of one kind (one card each)."""
+    """One harness of one run, with its attempts of one kind (one card each), and task id → the apps that it is over."""
 
-    run: Run
+    records: Records
     harness_id: str
     cards: tuple[Scorecard, ...]
-
-
-def side(run: Run, harness_id: str, kind: Kind) -> Side:
-    return Side(run, harness_id, tuple(final_cards(run.cards(harness_id, kind))))
+    apps: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Pairing:
         if not arms.candidate or not arms.incumbent:
             scored = self.a.cards and self.b.cards
             return "no task pairs" if scored else "one of the two was never scored on these tasks"
-        rules, seed = self.b.run.config.race, self.b.run.config.seed
+        rules, seed = self.b.records.config.race, self.b.records.config.seed
         try:
             found = compare(arms, rules, rules.alpha, seed)
         except UsageError as error:
@@ -93,7 +90,7 @@ class Pairing:
 
     def by_app(self) -> dict[str, Comparison]:
         """App → B minus A on the tasks that are over it, the largest effect first; a task over two apps is in both."""
-        apps = self.a.run.task_apps() | self.b.run.task_apps()
+        apps = {**self.a.apps, **self.b.apps}
         over: dict[str, list[str]] = {}
         for task in self.tasks:
             for app in apps.get(task, ()):
@@ -121,7 +118,7 @@ class Pairing:
         """The gap at `DOTS` even steps of its bootstrap distribution over tasks: each is as likely as the others."""
         lead = list(self._leads().values())
         levels = ((n + 0.5) / DOTS for n in range(DOTS))
-        found = [bound(lead, Tail("lower", level), self.b.run.config.seed, DIFFERENCE) for level in levels]
+        found = [bound(lead, Tail("lower", level), self.b.records.config.seed, DIFFERENCE) for level in levels]
         return [value for value in found if value is not None]
 
     def _leads(self) -> dict[str, float]:
@@ -143,18 +140,18 @@ class Pairing:
         even, odd = (per_task([c for c in own if c.key.attempt % 2 == n], success_value) for n in (0, 1))
         common = sorted(even.keys() & odd.keys())
         if common:
-            found = mean_interval([odd[t] - even[t] for t in common], self.a.run.config.seed, DIFFERENCE)
+            found = mean_interval([odd[t] - even[t] for t in common], self.a.records.config.seed, DIFFERENCE)
             return found, f"A against itself on {len(common)} tasks"
-        checked = next((c.effect for c in self.a.run.all(SelfCheck) if c.check == "a_a"), None)
+        checked = next((c.effect for c in self.a.records.all(SelfCheck) if c.check == "a_a"), None)
         if checked is not None:
             return checked, "the original against itself before the run"
         return nothing("A has no repeated attempt"), "no grey band: A was never played twice, so chance is not seen"
 
     def cautions(self) -> list[str]:
         """What else differs between the two than their harnesses."""
-        if self.a.run.path == self.b.run.path:
+        if self.a.records.path == self.b.records.path:
             return []
-        return changed_fields(self.a.run.config, self.b.run.config)
+        return changed_fields(self.a.records.config, self.b.records.config)
 
 
 def _cell(pair: tuple[Scorecard, Scorecard]) -> str:

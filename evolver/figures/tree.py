@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dashboards import words
+from evolver.phrasing import short
 from evolver.population import Population, standing
 
 MOST_NODES = 150
@@ -46,9 +46,7 @@ def layout(population: Population, on_path: set[str]) -> list[Node]:
     order = [*missing, *(c.id for c in candidates)]
     depth = _depths(order, parents)
     lanes = _lanes(order, parents, depth)
-    nodes = [
-        Node(n, f"{words.short(h)}, not in this run", "missing", (), 0, lanes[n], False) for n, h in missing.items()
-    ]
+    nodes = [Node(n, f"{short(h)}, not in this run", "missing", (), 0, lanes[n], False) for n, h in missing.items()]
     for c in candidates:
         verdict = standing(c, population.decision_of.get(c.id))
         leads = c.harness_id in on_path and first[c.harness_id] == c.id

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from dashboards import charts, theme, words
 from evolver.compare import Comparison
-from evolver.phrasing import pp
+from evolver.figures.paper import in_percent, whiskers
+from evolver.marks import BLUE, GREY, PURPLE, VERMILLION
+from evolver.phrasing import or_why, pp
 from evolver.records import Interval
 
 AXIS = "gap B − A, percentage points of success"
@@ -18,17 +19,17 @@ def gap(found: Interval, noise: Interval, names: tuple[str, str]) -> go.Figure:
     """The gap as a point with its 95 % interval on one axis with zero; the grey band is A against itself."""
     figure = go.Figure()
     if noise.low is not None and noise.high is not None:
-        figure.add_vrect(x0=100 * noise.low, x1=100 * noise.high, fillcolor=theme.GREY, opacity=0.35, line_width=0)
+        figure.add_vrect(x0=100 * noise.low, x1=100 * noise.high, fillcolor=GREY, opacity=0.35, line_width=0)
     figure.add_scatter(
-        x=[charts.percent(found.point)],
+        x=[in_percent(found.point)],
         y=[0],
         mode="markers",
-        marker={"size": 15, "color": theme.BLUE},
-        error_x=_whiskers([found], theme.BLUE),
-        hovertemplate=words.points(found) + "<extra></extra>",
+        marker={"size": 15, "color": BLUE},
+        error_x=whiskers([found], BLUE),
+        hovertemplate=or_why(found, pp) + "<extra></extra>",
     )
     figure.add_annotation(
-        x=charts.percent(found.point), y=0, text=f"<b>{words.points(found)}</b>", showarrow=False, yshift=26
+        x=in_percent(found.point), y=0, text=f"<b>{or_why(found, pp)}</b>", showarrow=False, yshift=26
     )
     _ends(figure, names)
     _axis(figure, [found, noise])
@@ -50,8 +51,8 @@ def odds(draws: Sequence[float], names: tuple[str, str]) -> go.Figure:
     ahead = [draw > 0 for draw in draws]
     figure = go.Figure()
     for wanted, colour, symbol, word in (
-        (True, theme.BLUE, "circle", f"{names[1]} ahead"),
-        (False, theme.VERMILLION, "circle-open", f"{names[1]} not ahead"),
+        (True, BLUE, "circle", f"{names[1]} ahead"),
+        (False, VERMILLION, "circle-open", f"{names[1]} not ahead"),
     ):
         figure.add_scatter(
             x=[x for x, won in zip(xs, ahead, strict=True) if won is wanted],
@@ -72,16 +73,16 @@ def forest(apps: Mapping[str, Comparison], whole: Comparison) -> go.Figure:
     rows = [(app, made.effect, "circle") for app, made in apps.items()]
     rows.append(("all tasks", whole.effect, "diamond"))
     figure = go.Figure()
-    for symbol, colour in (("circle", theme.BLUE), ("diamond", theme.PURPLE)):
+    for symbol, colour in (("circle", BLUE), ("diamond", PURPLE)):
         alike = [(n, effect) for n, (_, effect, looks) in enumerate(rows) if looks == symbol]
         some = [(n, effect) for n, effect in alike if effect.point is not None]
         figure.add_scatter(
-            x=[charts.percent(effect.point) for _, effect in some],
+            x=[in_percent(effect.point) for _, effect in some],
             y=[n for n, _ in some],
             mode="markers",
             marker={"size": 12, "color": colour, "symbol": symbol},
-            error_x=_whiskers([effect for _, effect in some], colour),
-            customdata=[[rows[n][0], words.points(effect)] for n, effect in some],
+            error_x=whiskers([effect for _, effect in some], colour),
+            customdata=[[rows[n][0], or_why(effect, pp)] for n, effect in some],
             hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
         )
     for number, (_, effect, _) in enumerate(rows):
@@ -109,16 +110,12 @@ def _ends(figure: go.Figure, names: tuple[str, str]) -> None:
 def _axis(figure: go.Figure, shown: Sequence[Interval]) -> None:
     """An axis in percentage points that always holds zero, with room round what is shown."""
     ends = [100 * v for i in shown for v in (i.low, i.high, i.point) if v is not None]
-    figure.add_vline(x=0, line_color=theme.GREY, line_width=1.5)
+    figure.add_vline(x=0, line_color=GREY, line_width=1.5)
     figure.update_xaxes(title=AXIS, zeroline=False)
     if ends:
         low, high = min(0.0, *ends), max(0.0, *ends)
         room = 0.08 * ((high - low) or 10.0)
         figure.update_xaxes(range=[low - room, high + room])
-
-
-def _whiskers(shown: Sequence[Interval], colour: str) -> dict[str, object]:
-    return charts.arms(shown) | {"color": colour, "thickness": 2, "width": 6}
 
 
 def _laid(figure: go.Figure, height: int) -> go.Figure:
