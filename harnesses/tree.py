@@ -9,7 +9,8 @@ import json
 import os
 import tarfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,10 +24,15 @@ LAYOUT = ("scaffold.toml", "environment.toml", "prompt/system.md", "prompt/task.
 MAX_FILES, MAX_BYTES, MAX_DEPTH = 500, 4_000_000, 20
 
 Read = TypeVar("Read", bound=Strict)
+Part = TypeVar("Part")
 
 
 class HarnessError(ValueError):
-    """A tree that is no harness: one line that names file, field, value and what was expected."""
+    """What is no harness: `lines`, each of which names file, field, value and what was expected."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
 
 
 class Tree(dict[str, bytes]):
@@ -75,16 +81,23 @@ def read_files(path: Path) -> Tree:
 
 
 def harness_from_files(files: Mapping[str, bytes]) -> Harness:
-    """Checks a tree and types it. Raises `HarnessError`."""
+    """Checks a tree and types it. Raises `HarnessError` with what is wrong in each of its files."""
     tree = Tree(files)
     _check_paths(tree)
-    tools = tuple(_read_tool(tree, path) for path in sorted(tree) if path.startswith("tools/"))
+    wrong: list[str] = []
+    paths = [path for path in sorted(tree) if path.startswith("tools/")]
+    tools = [_tried(wrong, partial(_read_tool, tree, path)) for path in paths]
+    scaffold = _tried(wrong, partial(_read, Scaffold, tree, "scaffold.toml"))
+    environment = _tried(wrong, partial(_read, Environment, tree, "environment.toml"))
+    prompt = _tried(wrong, partial(_read_prompt, tree))
+    if wrong or scaffold is None or environment is None or prompt is None:
+        raise HarnessError(*wrong)
     harness = Harness(
         id=tree_id(tree),
-        scaffold=_read(Scaffold, tree, "scaffold.toml"),
-        tools=tools,
-        prompt=_read_prompt(tree),
-        environment=_read(Environment, tree, "environment.toml"),
+        scaffold=scaffold,
+        tools=tuple(tool for tool in tools if tool is not None),
+        prompt=prompt,
+        environment=environment,
         files=dict(tree),
         executable=tree.executable,
     )
@@ -201,6 +214,15 @@ def _in_layout(path: str) -> bool:
     return (parent, name.rpartition(".")[2]) in (("tools", "toml"), ("prompt/notes", "md"))
 
 
+def _tried(wrong: list[str], read: Callable[[], Part]) -> Part | None:
+    """What `read` returns; None when it raised `HarnessError`, whose lines are added to `wrong`."""
+    try:
+        return read()
+    except HarnessError as error:
+        wrong.extend(error.lines)
+        return None
+
+
 def _text(tree: Tree, path: str) -> str:
     try:
         return tree[path].decode()
@@ -220,7 +242,7 @@ def _read(model: type[Read], tree: Tree, path: str, name: str | None = None) -> 
     try:  # strict JSON takes lists for tuples but neither "5" nor true for a number
         return model.model_validate_json(fields, strict=True)
     except ValidationError as error:
-        raise HarnessError("; ".join(f"{path}: {line}" for line in explain(model, error))) from error
+        raise HarnessError(*(f"{path}: {line}" for line in explain(model, error))) from error
 
 
 def _read_tool(tree: Tree, path: str) -> Tool:

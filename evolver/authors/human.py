@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from devset.splits import listed_tasks
 from evolver.authors.gate import Refused, refuse_leaks
 from evolver.authors.proposal import proposal
 from evolver.config import HumanAuthor as HumanConfig
 from evolver.errors import UsageError
+from evolver.ground import imported_tasks, tasks_of
 from evolver.leaks import Leaks
 from evolver.population import population_of
 from evolver.protocols import Evidence, Proposal
@@ -41,29 +44,55 @@ class Human:
         return proposal(parent, tree_files(harness), self.name, name, Manifest(why=self._config.why))
 
 
-def propose(store: Store, library: Library, parent: str, tree: Path, why: str, leaks: Leaks) -> Candidate:
-    """`evolver propose`: adds a working copy as a pending candidate, which the loop decides before it asks an author.
+@dataclass(frozen=True)
+class Draft:
+    """A harness that a person proposes: `parent` is a harness id or name, `why` says why it should be better."""
 
-    Raises UsageError for an unknown parent, a frozen run, and a tree that is invalid, was proposed before or carries
-    one task.
+    parent: str
+    name: str
+    why: str
+    harness: Harness
+
+
+def propose(store: Store, library: Library, parent: str, tree: Path, why: str, leaks: Leaks) -> Candidate:
+    """`evolver propose`: queues the working copy in directory `tree`. Raises UsageError as `queue` does."""
+    try:
+        return queue(store, library, Draft(parent, tree.resolve().name, why, read_tree(tree)), leaks)
+    except HarnessError as error:
+        raise UsageError(str(error)) from error
+
+
+def queue(store: Store, library: Library, draft: Draft, leaks: Leaks) -> Candidate:
+    """Adds a draft as a pending candidate, which the loop decides before it asks an author. Nothing of it is run.
+
+    Raises UsageError for an unknown parent, a frozen run, a missing reason, and a harness that was proposed before or
+    carries one task.
     """
     require_open(store)
+    why, harness = draft.why.strip(), draft.harness
+    if not why:
+        raise UsageError("a candidate needs a reason: say in one sentence why it should be better")
     try:
-        harness = read_tree(tree)
+        before = library.get(draft.parent)
         known = population_of(store).candidate(harness.id)
         if known is not None:
             raise UsageError(
-                f"{tree} is harness {harness.id[:12]}, which {known.author} proposed already as {known.name!r}"
+                f"{draft.name!r} is harness {harness.id[:12]}, which {known.author} proposed already as {known.name!r}"
             )
-        before = library.get(parent)
-        _refuse_leaks(leaks, before, harness, str(tree))
-        name = free_name(library, tree.resolve().name, harness.id)
+        _refuse_leaks(leaks, before, harness, draft.name)
+        name = free_name(library, draft.name, harness.id)
         made = proposal(before, tree_files(harness), Human.name, name, Manifest(why=why))
-        library.add(made.tree, name=name, parents=[parent], message=why)
+        library.add(made.tree, name=name, parents=[before.id], message=why)
     except (HarnessError, UnknownHarness) as error:
         raise UsageError(str(error)) from error
     store.append(made.candidate)
     return made.candidate
+
+
+def leaks_of(store: Store) -> Leaks:
+    """What no candidate of a run may carry: what its dev, select and imported test tasks give away."""
+    held_out = [*tasks_of(store, "select", None, "gate"), *imported_tasks(store.config)["test"]]
+    return Leaks(tasks_of(store, "dev", None, "gate"), held_out, listed_tasks())
 
 
 def _refuse_leaks(leaks: Leaks, parent: Harness, harness: Harness, named: str) -> None:

@@ -107,11 +107,9 @@ def propose(
     Example:
       evolver propose runs/mine --from beta1 --tree my-harness --why "the note on sheets saves a step"
     """
-    from devset.splits import listed_tasks
+    from evolver.authors.human import leaks_of
     from evolver.authors.human import propose as add
     from evolver.commands.harness import resolved
-    from evolver.ground import imported_tasks, tasks_of
-    from evolver.leaks import Leaks
     from evolver.store import Store
     from harnesses.library import Library
 
@@ -120,9 +118,7 @@ def propose(
     if not tree.is_dir():
         raise UsageError(f"no harness at {tree}: give a directory")
     try:
-        held_out = [*tasks_of(store, "select", None, "gate"), *imported_tasks(store.config)["test"]]
-        leaks = Leaks(tasks_of(store, "dev", None, "gate"), held_out, listed_tasks())
-        made = add(store, library, resolved(library, parent), tree, why, leaks)
+        made = add(store, library, resolved(library, parent), tree, why, leaks_of(store))
     except UsageError as error:
         raise error if str(tree) in str(error) else UsageError(f"{tree}: {error}") from None
     say(f"candidate {made.name} ({made.harness_id[:12]}) changes {'+'.join(made.components) or 'nothing'}")
