@@ -20,8 +20,9 @@ from typer.core import TyperGroup
 
 from evolver.commands import (
     admission,
-    compose,
+    capsule,
     experiment,
+    forge,
     gap,
     harness,
     history,
@@ -96,13 +97,14 @@ app.command()(history.log)
 app.command()(history.diff)
 app.command()(history.evidence)
 app.command()(show.show)
+app.command()(capsule.freeze)
 tasks.app.command()(admission.admit)
 tasks.app.command()(quality.quality)
-tasks.app.command()(compose.compose)
-tasks.app.command()(compose.prove)
 tasks.app.command()(overlap.overlap)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
+app.add_typer(capsule.app, name="capsule")
+app.add_typer(forge.app, name="forge")
 app.add_typer(gap.app, name="gap")
 app.add_typer(judge.app, name="judge")
 app.add_typer(harness.app, name="harness")

@@ -172,6 +172,12 @@ class Library:
             self._point(f"refs/tags/{name}", self._write_object("tag", "\n".join([*lines, "", message, ""]).encode()))
         return name
 
+    def message_of(self, tag: str) -> str:
+        """The message of an annotated tag. Raises `UnknownHarness`."""
+        if tag not in self.frozen():
+            raise UnknownHarness(f"unknown tag {tag!r}; known: {', '.join(self.frozen()) or 'none yet'}")
+        return str(self._repo.git.for_each_ref("--format=%(contents)", f"refs/tags/{tag}"))
+
     def archive(self, asked: str) -> bytes:
         """The files of a harness as a tar, the same bytes every time. Raises `UnknownHarness`."""
         packed = io.BytesIO()

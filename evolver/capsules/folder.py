@@ -11,9 +11,9 @@ NAME/capsule.json   the lock: everything that a round depends on; its hash is th
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,8 +29,9 @@ from evolver.capsules.contents import (
 )
 from evolver.capsules.program import folder_digests
 from evolver.config import RunConfig, parse_config
-from evolver.disk import make_folder, on_disk, sync
+from evolver.disk import make_folder, on_disk, replace, sync
 from evolver.errors import UsageError
+from evolver.records import Release
 from harnesses.capsule import Capsule, PriceList, TaskPin
 from harnesses.tree import write_tree
 
@@ -63,12 +64,32 @@ def write_capsule(contents: Contents, path: Path) -> Capsule:
         shutil.rmtree(partial, ignore_errors=True)  # what a stop left
         make_folder(partial)
         _write_parts(contents, partial)
-        capsule = pinned(replace(contents, files=own_files(partial)))
+        capsule = pinned(dataclasses.replace(contents, files=own_files(partial)))
         (partial / LOCK).write_bytes(document(capsule))
         sync([*(p for p in partial.rglob("*") if p.is_file()), *(p for p in partial.rglob("*") if p.is_dir()), partial])
         partial.rename(path)
         sync((path.parent,))
     return capsule
+
+
+def release_capsule(aside: Path, place: Path, release: Release) -> None:
+    """Puts the sign-off into a capsule and the capsule in its place; again is no change."""
+    if (place / RELEASE).is_file():
+        if read_part(place / RELEASE, Release) == release:
+            return
+        raise UsageError(f"{place} is another capsule than {release.name!r} of this run: move it away")
+    if not (aside / LOCK).is_file():
+        raise UsageError(f"capsule {release.name!r} was released, but is neither in {place} nor in {aside}: restore it")
+    with on_disk(aside):
+        replace(aside / RELEASE, document(release))
+        aside.rename(place)
+        sync((place.parent,))
+
+
+def discard(path: Path) -> None:
+    """Removes a capsule that was never released, if there is one."""
+    with on_disk(path):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _write_parts(contents: Contents, folder: Path) -> None:
@@ -95,6 +116,10 @@ def is_own(task: Task) -> bool:
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
+
+
+def is_released(path: Path) -> bool:
+    return (path / RELEASE).is_file()
 
 
 def read_lock(path: Path) -> Capsule:

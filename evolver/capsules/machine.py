@@ -14,13 +14,14 @@ from harnesses.harness import Environment
 LIST = "/home/user/packages.json"
 LIST_S = 60.0
 TTL_S = 120.0
+# Of two that have a name (as pip knows names), the first on the path is the one that is imported.
 PROGRAM = f"""
-import json, subprocess
+import json, re, subprocess
 from importlib.metadata import distributions
 lines = subprocess.run(["dpkg-query", "-W", "-f", "${{Package}}:${{Architecture}} ${{Version}}\\n"],
                        capture_output=True, text=True, check=True).stdout.splitlines()
-pip = {{name: {{d.metadata["Name"]: d.version for d in found if d.metadata["Name"]}} for name, found in
-       (("pip", distributions()), ("graders", distributions(path=[{SITE!r}])))}}
+pip = {{name: {{re.sub("[-_.]+", "-", d.metadata["Name"]).lower(): d.version for d in [*found][::-1]}}
+       for name, found in (("pip", distributions()), ("graders", distributions(path=[{SITE!r}])))}}
 with open({LIST!r}, "w") as file:
     json.dump({{"deb": dict(line.split(" ", 1) for line in lines), **pip}}, file)
 """

@@ -70,7 +70,7 @@ def open_capsule(path: Path, *, released: bool = True) -> OpenedCapsule:
     """The capsule in `path`. Raises `Drifted` when anything differs from what it pins, and `UsageError` when there is
     none, or one that was never released (unless `released` is False)."""
     capsule = folder.read_lock(path)
-    if released and not (path / folder.RELEASE).is_file():
+    if released and not folder.is_released(path):
         raise UsageError(f"{path} was never released: run its `evolver freeze` again, which says why")
     found = verify(path)
     if found:

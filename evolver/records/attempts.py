@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 
 Channel = Literal["gui", "terminal", "both", "none"]
 Role = Literal["author", "teacher", "judge", "student"]
-Purpose = Literal["admit", "calibrate", "race", "confirm", "train", "test", "adhoc", "check", "author", "replay"]
+Purpose = Literal["admit", "calibrate", "race", "confirm", "train", "test", "adhoc", "check", "author", "capsule"]
 ImageRule = Literal["qwen2", "qwen3", "openai_tiles", "openai_patches"]  # how a model counts an image (tokens.py)
 StopReason = Literal["finished", "infeasible", "step_limit", "time_limit", "bad_replies", "cap", "error"]
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]  # strict: True and "0.5" are no numbers
