@@ -96,8 +96,8 @@ def overlaps(a: Sequence[Item], b: Sequence[Item], threshold: float = THRESHOLD,
     task's pair with itself."""
     from datasketch import MinHash, MinHashLSH
 
-    said = _particular({(side, i.id): _pieces(i.instruction) for side, items in enumerate((a, b)) for i in items})
-    given = _particular({(side, i.id): _lines(i.files) for side, items in enumerate((a, b)) for i in items})
+    said = _particular({(side, i.id): pieces_of(i.instruction) for side, items in enumerate((a, b)) for i in items})
+    given = _particular({(side, i.id): lines_of(i.files) for side, items in enumerate((a, b)) for i in items})
     index = MinHashLSH(threshold=threshold * RECALL, num_perm=PERMUTATIONS, weights=(0.1, 0.9))
     sketches = dict(
         zip(said, MinHash.bulk(([p.encode() for p in said[k]] for k in said), num_perm=PERMUTATIONS), strict=True)
@@ -135,12 +135,14 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
 
 
-def _pieces(text: str) -> Features:
+def pieces_of(text: str) -> Features:
+    """Every run of `LETTERS` letters of the words of a text, in lower case."""
     words = _words(text)
     return frozenset(words[at : at + LETTERS] for at in range(max(1, len(words) - LETTERS + 1)))
 
 
-def _lines(files: Mapping[str, bytes]) -> Features:
+def lines_of(files: Mapping[str, bytes]) -> Features:
+    """The paths of files, and the lines of their texts; of a file without text the hash."""
     found: set[str] = set()
     for path, data in files.items():
         text = text_of(data)

@@ -1,4 +1,4 @@
-"""The gate of composed tasks: every composition rule by doing, cheap first, then the gate that every task goes through.
+"""The gate of forged tasks: every composition rule by doing, cheap first, then the gate that every task goes through.
 
 static → leaks → trial in one sandbox (built, C1 to C7, C9, C11, wrong and other right solutions) → nothing done, and
 each oracle, on fresh machines (evolver.admission). The trial replays terminal oracles, and going back to an earlier
@@ -178,27 +178,36 @@ async def _gates(made: Composed, bench: Bench, case: _Case) -> None:
         return
     if not case.rules("leak", [v for v in found if v.rule == "leak"], 0.0):
         return
+    if _is_to_be_tried(made) and not await _tried(made, bench, case):
+        return
+    async for admission in admit([made.task], bench):
+        case.admission, case.lost = admission, admission.lost
+        case.gate("machines", admission.reasons, admission.seconds)
+
+
+def _is_to_be_tried(made: Composed) -> bool:
+    """Whether a trial can do it: a skill by itself may be for the GUI alone, or one that nobody can do."""
+    return len(made.flow.nodes) > 1 or (made.task.feasible and "terminal" in made.task.oracle.channels)
+
+
+async def _tried(made: Composed, bench: Bench, case: _Case) -> bool:
+    """The gates from `build` to `equivalents`, by one trial; whether all were passed."""
     started = time.monotonic()
     try:
         case.facts = await _trial(made, bench)
     except Blamed as error:
         case.lost = isinstance(error, SandboxLost)
-        case.gate("build", [f"{error.kind}: {error}"], time.monotonic() - started)
-        return
+        return case.gate("build", [f"{error.kind}: {error}"], time.monotonic() - started)
     seconds = time.monotonic() - started
     case.gate("build", [])
     facts = case.facts
     wrong = [f"mutant succeeds: {name}" for name in _named(facts.mutants, True)]
     right = [f"equivalent solution fails: {name}" for name in _named(facts.equivalents, False)]
-    if not (
+    return (
         case.rules("rules", broken(made.flow, facts), seconds)  # what follows was tried in the same sandbox
         and case.gate("mutants", wrong)
         and case.gate("equivalents", right)
-    ):
-        return
-    async for admission in admit([made.task], bench):
-        case.admission, case.lost = admission, admission.lost
-        case.gate("machines", admission.reasons, admission.seconds)
+    )
 
 
 def _named(outcomes: dict[str, bool], value: bool) -> tuple[str, ...]:

@@ -35,8 +35,9 @@ Rule = Callable[[Workflow, Task], Iterator[Violation]]
 
 
 def violations(flow: Workflow, task: Task) -> list[Violation]:
-    """What the schema and the static rules have against the workflow and its task."""
-    return [found for rule in STATIC for found in rule(flow, task)]
+    """What the schema and the static rules have against the workflow and its task; of one skill, those that are not
+    about several."""
+    return [found for rule in (STATIC if len(flow.nodes) > 1 else ALONE) for found in rule(flow, task)]
 
 
 def resources(checks: Iterable[Check]) -> frozenset[str]:
@@ -133,6 +134,8 @@ def leak(flow: Workflow, task: Task) -> Iterator[Violation]:
 def c8_final_state(flow: Workflow, task: Task) -> Iterator[Violation]:
     """What a node is scored by is in the final state: a resource that it writes and that no other node writes over."""
     for i, node in enumerate(flow.nodes):
+        if node.made.infeasible:
+            continue
         scored = {w for w in node.made.writes if any(touches(w, r) for r in read_by(node.made.post))}
         if not scored:
             yield Violation("C8", f"no criterion of node {i + 1} reads what it writes")
@@ -187,3 +190,4 @@ STATIC: tuple[Rule, ...] = (
     c10_conjunction,
     c11_channel_truth,
 )
+ALONE: tuple[Rule, ...] = (c8_final_state, leak)

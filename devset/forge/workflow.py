@@ -28,11 +28,13 @@ SEEDS = 10**9  # the skills of workflows are bound with seeds from here on, whic
 
 @dataclass(frozen=True)
 class Node:
-    """One skill of a workflow. `stale` is its binding from before a value flowed into it: a wrong solution."""
+    """One skill of a workflow, bound with `seed`. `stale` is its binding from before a value flowed into it: a wrong
+    solution."""
 
     family: Family
     made: Binding
     stale: Binding | None = None
+    seed: int = SEEDS
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,19 @@ class Workflow:
     def path(self) -> str:
         """The canonical path: skills by app/object/verb and slot types, and what flows. It says nothing of names, of
         nonces, or of the order of skills that do not depend on each other: instances of one template share it."""
-        keys = [_key(node.family) for node in self.nodes]
-        flows = sorted(f"{keys[e.source]}>{keys[e.target]}:{e.slot or 'order'}" for e in self.edges)
-        return " + ".join(sorted(keys)) + "".join(f" | {flow}" for flow in flows)
+        return path_of([node.family for node in self.nodes], self.edges)
 
     @property
     def template(self) -> str:
         """A short name of the canonical path, the same for all of its instances."""
         return hashlib.sha256(self.path.encode()).hexdigest()[:10]
+
+
+def path_of(chosen: Sequence[Family], edges: Sequence[Edge]) -> str:
+    """The canonical path of a workflow of these skills, before its slots are filled."""
+    keys = [_key(family) for family in chosen]
+    flows = sorted(f"{keys[e.source]}>{keys[e.target]}:{e.slot or 'order'}" for e in edges)
+    return " + ".join(sorted(keys)) + "".join(f" | {flow}" for flow in flows)
 
 
 def _key(family: Family) -> str:
@@ -123,13 +130,14 @@ def bound(chosen: Sequence[Family], edges: Sequence[Edge], seed: int) -> Workflo
     """
     nodes: list[Node] = []
     for index, family in enumerate(chosen):
-        made = family.binding(SEEDS + Random(f"{seed}/{index}").randrange(SEEDS))
-        node = Node(family, made)
+        own = SEEDS + Random(f"{seed}/{index}").randrange(SEEDS)
+        made = family.binding(own)
+        node = Node(family, made, seed=own)
         for edge in edges:
             if edge.target == index and edge.slot:
                 source = nodes[edge.source]
                 given = fed(family, node.made, edge.slot, (source.family, source.made), Random(f"{seed}/{index}/flow"))
-                node = Node(family, given, stale=made)
+                node = Node(family, given, stale=made, seed=own)
         nodes.append(node)
     return Workflow(tuple(nodes), tuple(edges), seed)
 
@@ -161,7 +169,10 @@ def instruction(flow: Workflow) -> str:
 
 
 def task_of(flow: Workflow) -> Task:
-    """One task: the nodes' files side by side, success = all their criteria and the frame, oracles in a row."""
+    """One task: the nodes' files side by side, success = all their criteria and the frame, oracles in a row. A skill by
+    itself is an instance of its family."""
+    if len(flow.nodes) == 1:
+        return flow.nodes[0].family.instance(flow.nodes[0].seed)
     post = [*(p for posts in posts_of(flow) for p in posts), *frame_of(flow)]
     channels, count = flow.channels, len(flow.nodes)
     alone = TaskLimits()

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,17 +176,22 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
             raise ImportFailed(f"{offer.origin}: id: got {offer.id!r} a second time, expected ids that differ")
         seen.add(offer.id)
         if offer.task is not None:
-            _replace(offer.task, out)
+            write_whole(offer.task, out)
             stale.discard(offer.id)
         sha = offer.task.hash if offer.task is not None else None
         listed.append({"id": offer.id, "origin": offer.origin, "reasons": list(offer.reasons), "hash": sha})
         yield offer
-    text = json.dumps({"source": source, "offered": listed}, indent=1, ensure_ascii=False)
-    (out / f"{MANIFEST}.partial").write_text(text + "\n", encoding="utf-8")
-    (out / f"{MANIFEST}.partial").replace(out / MANIFEST)
+    write_manifest(source, listed, out)
     for folder in (out / name for name in stale):
         if (folder / "task.toml").is_file() and not folder.is_symlink():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_manifest(source: str, listed: Sequence[Mapping[str, object]], out: Path) -> None:
+    """The manifest in one step: a row per offer with `id`, `origin`, `reasons` and `hash` (None: not imported)."""
+    text = json.dumps({"source": source, "offered": listed}, indent=1, ensure_ascii=False)
+    (out / f"{MANIFEST}.partial").write_text(text + "\n", encoding="utf-8")
+    (out / f"{MANIFEST}.partial").replace(out / MANIFEST)
 
 
 def _taken_before(out: Path) -> set[str]:
@@ -200,7 +205,8 @@ def _taken_before(out: Path) -> set[str]:
         raise ImportFailed(f"{out / MANIFEST}: is no manifest of an import ({error!r}); give another folder") from error
 
 
-def _replace(task: Task, out: Path) -> None:
+def write_whole(task: Task, out: Path) -> None:
+    """The task's directory below `out`, in one step, in place of an earlier one."""
     partial, final = out / f".{task.id}.partial", out / task.id
     shutil.rmtree(partial, ignore_errors=True)
     write_task_dir(task, partial)

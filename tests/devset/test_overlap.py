@@ -11,10 +11,18 @@ import pytest
 
 from devset.directory import write_task_dir
 from devset.families import families
-from devset.overlap import THRESHOLD, Item, NotTasks, items_of, jaccard, overlaps, read_items
-from devset.overlap import _lines as lines_of
+from devset.overlap import (
+    THRESHOLD,
+    Item,
+    NotTasks,
+    items_of,
+    jaccard,
+    lines_of,
+    overlaps,
+    pieces_of,
+    read_items,
+)
 from devset.overlap import _particular as particular
-from devset.overlap import _pieces as pieces_of
 from devset.splits import load_split
 from devset.task import SPLITS, Task
 

@@ -1,0 +1,1 @@
+sort -n ~/Documents/{{source}}.log > ~/Documents/{{target}}.txt

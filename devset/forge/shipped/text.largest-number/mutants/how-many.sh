@@ -1,0 +1,1 @@
+wc -l < ~/Documents/{{source}}.log > ~/Documents/{{target}}.txt

@@ -1,0 +1,1 @@
+sed -n '1!G;h;$p' ~/Desktop/{{source}}.txt > ~/Desktop/{{target}}.txt

@@ -1,0 +1,1 @@
+cp ~/Desktop/{{source}}.txt ~/Desktop/{{target}}.txt

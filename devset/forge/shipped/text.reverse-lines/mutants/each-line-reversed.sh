@@ -1,0 +1,1 @@
+rev ~/Desktop/{{source}}.txt > ~/Desktop/{{target}}.txt

@@ -1,0 +1,1 @@
+tac ~/Desktop/{{source}}.txt > ~/Desktop/new && mv ~/Desktop/new ~/Desktop/{{source}}.txt

@@ -1,0 +1,1 @@
+tac ~/Desktop/{{source}}.txt | head -n 5 > ~/Desktop/{{target}}.txt
