@@ -1,4 +1,4 @@
-"""The dashboard: the bar on top, then the page that the address names. Read-only."""
+"""The dashboard: the bar on top, then the page that the address names."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PAGES = (
     ("channels", "Channels", ":material/mouse:"),
     ("gap", "Gap", ":material/trending_down:"),
     ("rollouts", "Rollouts", ":material/list:"),
+    ("propose", "Propose", ":material/edit_note:"),
 )
 
 

@@ -44,22 +44,28 @@ FLAGS = (
 
 def dashboard(
     runs: Annotated[Path, typer.Argument(help="A run directory, or a folder of runs.")] = Path("runs"),
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show only: nothing can be proposed or frozen.")
+    ] = False,
     port: Annotated[
         int | None, typer.Option(help="Port; the first free one from 8501 if absent.", min=1, max=65535)
     ] = None,
 ) -> None:
-    """Shows a run, or every run of a folder, in the browser: on this machine only, read-only. Ctrl-C ends it.
+    """Shows a run, or every run of a folder, in the browser, on this machine only. Ctrl-C ends it.
+
+    The pages only read; two of them act when asked: Propose queues a candidate, Freeze starts `evolver freeze`.
 
     \b
     Examples:
       evolver dashboard runs/demo          one run
       evolver dashboard runs --port 8600   every run of a folder
+      evolver dashboard runs --read-only   nothing can be proposed or frozen from there
     """
     if runs != Path("runs") and not runs.is_dir():
         raise UsageError(f"{runs} is no directory: give a run or a folder of runs (`make demo` makes runs/demo)")
     chosen = _free_port() if port is None else _checked(port)
     signal.signal(signal.SIGTERM, _terminated)
-    child = subprocess.Popen(command(chosen), env=environment(runs))
+    child = subprocess.Popen(command(chosen), env=environment(runs, read_only))
     print(f"http://{HOST}:{chosen}", flush=True)  # noqa: T201
     try:
         code = child.wait()
@@ -82,10 +88,11 @@ def command(port: int) -> list[str]:
     return [sys.executable, "-m", "streamlit", "run", script, f"--server.port={port}", *FLAGS]
 
 
-def environment(runs: Path) -> dict[str, str]:
+def environment(runs: Path, read_only: bool = False) -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "EVOLVER_RUNS_DIR": str(runs.resolve()), "PYTHONPATH": os.pathsep.join(paths)}
+    limits = {"EVOLVER_READ_ONLY": "1"} if read_only else {}
+    return {**os.environ, "EVOLVER_RUNS_DIR": str(runs.resolve()), "PYTHONPATH": os.pathsep.join(paths), **limits}
 
 
 def _free_port() -> int:

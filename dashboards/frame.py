@@ -21,18 +21,25 @@ from evolver.report import teacher_line
 from evolver.tables import Table
 
 RUNS_DIR = "EVOLVER_RUNS_DIR"
+READ_ONLY = "EVOLVER_READ_ONLY"
 REFRESH_S = "5s"
 LONGEST_TEXT = 20_000
 # Streamlit leaves 6 rem above the first line, and its captions have too little contrast to be read.
 PAGE_STYLE = (
     ".stMainBlockContainer {padding-top: 4rem} "
-    "[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p {color: inherit !important; opacity: 0.85}"
+    "[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p {color: inherit !important; opacity: 0.85} "
+    ".st-key-editor textarea {font-family: monospace; font-size: 0.85rem}"
 )
 
 
 def story() -> Story:
     """The run that the bar has chosen, for a page to draw."""
     return Story(st.session_state["shown_run"])
+
+
+def read_only() -> bool:
+    """Whether the server was started to show and never to act."""
+    return bool(os.environ.get(READ_ONLY))
 
 
 def zone() -> str | None:
