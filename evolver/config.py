@@ -219,11 +219,15 @@ class ArchiveConfig(Section):
 
 
 class DistilConfig(Section):
-    """One student per seed from each of the first `max_promotions` promoted harnesses (and both of a gap pair)."""
+    """One student per seed from each of the first `max_promotions` promoted harnesses (and both of a gap pair).
+
+    `annotator` writes reasoning for the turns to be learned that have none (evolver.annotate); the recipe must keep it.
+    """
 
     recipe: str = "demo"
     seeds: tuple[int, ...] = (0,)
     max_promotions: Count = 2
+    annotator: OpenAISpec | None = None
 
 
 class Cap(Section):
@@ -240,10 +244,12 @@ class Caps(Cap):
     author: Cap = Cap()
     teacher: Cap = Cap()
     judge: Cap = Cap()
+    annotator: Cap = Cap()
     student: Cap = Cap()
 
     def of(self, role: Role) -> Cap:
-        return {"author": self.author, "teacher": self.teacher, "judge": self.judge, "student": self.student}[role]
+        cap: Cap = getattr(self, role)
+        return cap
 
 
 class Price(Section):
@@ -326,8 +332,9 @@ class RunConfig(Section):
     @property
     def _endpoints(self) -> tuple[OpenAISpec, ...]:
         judge = None if self.judge is None else self.judge.model
+        annotator = self.distil.annotator
         authors = [author.model for author in self.authors if isinstance(author, LLMAuthor)]
-        return tuple(spec for spec in (self.teacher, judge, *authors) if isinstance(spec, OpenAISpec))
+        return tuple(spec for spec in (self.teacher, judge, annotator, *authors) if isinstance(spec, OpenAISpec))
 
     @property
     def teacher_id(self) -> str:

@@ -1,4 +1,4 @@
-"""What a run has cost, in one place: author, teacher, judge and student, each with the models that worked for it."""
+"""What a run has cost, in one place: author, teacher, judge, annotator and student, each with the models that worked for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evolver.records import Distillation, LedgerEntry, Role, Rollout
 from evolver.store import Store
 from evolver.tables import Table
 
-ROLES: tuple[Role, ...] = ("author", "teacher", "judge", "student")
+ROLES: tuple[Role, ...] = ("author", "teacher", "judge", "annotator", "student")
 TRAINING = "training"
 
 

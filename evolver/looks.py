@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from evolver.power import Noise, Size, levels
+from evolver.records import Equal
 from evolver.safeguards import Section
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -17,6 +18,13 @@ class LookConfig(Section):
     """The first `seeds` of `distil.seeds` an arm, on the first `tasks` of the test split."""
 
     seeds: Annotated[int, Field(ge=2)]
+    tasks: Annotated[int, Field(ge=2)]
+
+
+class CrossedConfig(Section):
+    """Students of the first `seeds` of an arm also play the first `tasks` of the test split under the other harnesses."""
+
+    seeds: Annotated[int, Field(ge=1)] = 1
     tasks: Annotated[int, Field(ge=2)]
 
 
@@ -35,11 +43,17 @@ class GapConfig(Section):
     `looks` is the sequential rule, for instance [{seeds = 3, tasks = 100}, {seeds = 5, tasks = 200}]: a pair whose gap
     is not found at a look goes on to the next, and all looks together err with `alpha`. Without looks each pair is
     measured once, with all of `distil.seeds` on all test tasks. A pair of a harness with itself is an A/A arm: its
-    students are dealt to two sides.
+    students are dealt to two sides, at a look those of twice as many seeds where `distil.seeds` has them.
+
+    `equal` names variants, each with students of its own: "budget", the recipe's `n_rollouts` attempts of the teacher
+    an arm, and "accepted", as many successful ones; empty: what the recipe says. `crossed` adds, for the first variant,
+    each student under the harness of the other arms.
     """
 
     pairs: tuple[tuple[str, str], ...] = ()
     looks: tuple[LookConfig, ...] = ()
+    equal: tuple[Equal, ...] = ()
+    crossed: CrossedConfig | None = None
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     noise: NoiseConfig = NoiseConfig()
 
@@ -54,6 +68,11 @@ class GapConfig(Section):
     @property
     def sizes(self) -> tuple[Size, ...]:
         return tuple(Size(look.seeds, look.tasks) for look in self.looks)
+
+    def seeds_of(self, pair: tuple[str, str], seeds: tuple[int, ...], size: Size) -> tuple[int, ...]:
+        """The training seeds that a look of `size` takes of each harness of a pair; the two sides of an A/A arm share
+        one harness, so it takes both sides' share."""
+        return seeds[: 2 * size.seeds] if pair[0] == pair[1] else seeds[: size.seeds]
 
     @property
     def planned(self) -> Noise:

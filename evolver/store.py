@@ -33,7 +33,9 @@ from evolver.disk import locked, make_folder, on_disk, replace, sync, write_all
 from evolver.errors import UsageError
 from evolver.records import (
     SCHEMA_VERSION,
+    Annotation,
     Candidate,
+    Crossing,
     Decision,
     Distillation,
     Ending,
@@ -43,6 +45,7 @@ from evolver.records import (
     Freeze,
     Frozen,
     Gap,
+    Learnability,
     LedgerEntry,
     Record,
     Release,
@@ -54,8 +57,10 @@ from evolver.records import (
 R = TypeVar("R", bound=Record)
 
 LOGS: dict[type[Record], str] = {
+    Annotation: "annotations",
     Calibration: "calibrations",
     Candidate: "candidates",
+    Crossing: "crossings",
     Decision: "decisions",
     Distillation: "distillations",
     Ending: "endings",
@@ -66,6 +71,7 @@ LOGS: dict[type[Record], str] = {
     Frozen: "frozen",
     Gap: "gaps",
     Judgement: "judgements",
+    Learnability: "learnability",
     LedgerEntry: "ledger",
     Opening: "openings",
     Release: "releases",

@@ -29,7 +29,22 @@ from evolver.records.attempts import (
     Unit,
     Usage,
 )
-from evolver.records.outcomes import Arm, Distillation, Ending, Final, Freeze, Frozen, Gap, Release, SeedTest
+from evolver.records.outcomes import (
+    Annotation,
+    Arm,
+    Crossing,
+    Distillation,
+    Effect,
+    Ending,
+    Equal,
+    Final,
+    Freeze,
+    Frozen,
+    Gap,
+    Learnability,
+    Release,
+    SeedTest,
+)
 from evolver.records.verdicts import (
     Candidate,
     ChannelRow,
@@ -46,15 +61,19 @@ from evolver.records.verdicts import (
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Annotation",
     "Arm",
     "Candidate",
     "Channel",
     "ChannelRow",
     "Completion",
     "Connection",
+    "Crossing",
     "Decision",
     "Distillation",
+    "Effect",
     "Ending",
+    "Equal",
     "Evaluation",
     "FailedProposal",
     "Failure",
@@ -68,6 +87,7 @@ __all__ = [
     "Image",
     "ImageRule",
     "Interval",
+    "Learnability",
     "LedgerEntry",
     "Look",
     "Manifest",

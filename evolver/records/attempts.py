@@ -11,7 +11,7 @@ from devset.task import Category, Split
 SCHEMA_VERSION = 1
 
 Channel = Literal["gui", "terminal", "both", "none"]
-Role = Literal["author", "teacher", "judge", "student"]
+Role = Literal["author", "teacher", "judge", "annotator", "student"]
 Purpose = Literal["admit", "calibrate", "race", "confirm", "train", "test", "adhoc", "check", "author", "capsule"]
 ImageRule = Literal["qwen2", "qwen3", "openai_tiles", "openai_patches"]  # how a model counts an image (tokens.py)
 StopReason = Literal["finished", "infeasible", "step_limit", "time_limit", "bad_replies", "cap", "error"]

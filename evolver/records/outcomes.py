@@ -9,9 +9,14 @@ from pydantic import JsonValue
 from evolver.records.attempts import Finite, Record, Unit
 from evolver.records.verdicts import Interval
 
+Equal = Literal["accepted", "budget"]  # what two arms have alike: successful teacher rollouts, or attempts at them
+
 
 class Distillation(Record):
-    """One student: which rollouts it was trained on, with which recipe and seed, and where it lies."""
+    """One student: which rollouts it was trained on, with which recipe and seed, and where it lies.
+
+    `annotator` is the model that wrote the reasoning of `annotated_turns` of the learned turns; None: nobody did.
+    """
 
     id: str
     teacher_harness: str
@@ -29,6 +34,49 @@ class Distillation(Record):
     train_loss_last: Finite | None
     train_s: Finite
     checkpoint: str
+    annotator: str | None = None
+    annotated_turns: int = 0
+
+    @property
+    def equal(self) -> Equal:
+        """What its arm has alike with others; recipes name it where it is the budget."""
+        return "budget" if self.recipe.get("equal") == "budget" else "accepted"
+
+
+class Annotation(Record):
+    """Reasoning that another model wrote for a turn that had none; None where its reply could not be used (`fault`)."""
+
+    id: str
+    rollout_id: str
+    turn: int
+    annotator: str
+    reasoning: str | None
+    fault: str = ""
+    at: Finite
+
+
+class Learnability(Record):
+    """How hard a harness is to learn from, without a rollout of a student: on turns of its teacher that are held out.
+
+    Losses are in nats per token that the student was to write, of the untrained base and of the student; None where the
+    teacher left nothing to read. `tokens` are those tokens in the student's own vocabulary, `switches` changes of the
+    channel; both, like `turns`, over the `rollouts`.
+    """
+
+    id: str
+    harness_id: str
+    teacher_model: str
+    base_model: str
+    student_model: str
+    seed: int
+    rollouts: int
+    turns: int
+    tokens: int
+    switches: int
+    loss_before: Finite | None
+    loss_after: Finite | None
+    rows_sha256: str
+    at: Finite
 
 
 class SeedTest(Record):
@@ -44,7 +92,8 @@ class Gap(Record):
     """B minus A, for teachers and for their students, on the same test tasks; success in 0..1, differences likewise.
 
     `student_p` is the two-sided test of the student gap against chance over tasks and seeds, `level` what it must not
-    exceed at this `look` (from 0; None: the only one). `mcnemar` ignores seeds and is a diagnostic.
+    exceed at this `look` (from 0; None: the only one). `mcnemar` ignores seeds and is a diagnostic. `equal` is what the
+    arms were asked to have alike; None: whatever their recipe says.
     """
 
     id: str
@@ -66,6 +115,7 @@ class Gap(Record):
     student_p: Unit | None = None
     level: Unit = 0.05
     look: int | None = None
+    equal: Equal | None = None
     mcnemar: tuple[SeedTest, ...] = ()
     notes: tuple[str, ...]
     at: Finite
@@ -74,6 +124,38 @@ class Gap(Record):
     def found(self) -> bool | None:
         """Whether there is a student gap; None where nothing says so."""
         return None if self.student_p is None else self.student_p <= self.level
+
+
+class Effect(Record):
+    """A difference of success with its interval and its two-sided p-value; None with one training seed an arm."""
+
+    size: Interval
+    p: Unit | None
+
+
+class Crossing(Record):
+    """Students of A and of B, each played under both harnesses on the same test tasks: 2 x 2.
+
+    `ab` is the success of A's students under B. `trained`: what B's data add, whatever harness plays. `played`: what
+    playing under B adds, whoever taught. `home`: what a student's own harness adds over the other one.
+    """
+
+    id: str
+    harness_a: str
+    harness_b: str
+    equal: Equal | None
+    aa: Interval
+    ab: Interval
+    ba: Interval
+    bb: Interval
+    control_a: Interval
+    control_b: Interval
+    trained: Effect
+    played: Effect
+    home: Effect
+    n_tasks: int
+    student_seeds: tuple[int, ...]
+    at: Finite
 
 
 class Arm(Record):

@@ -51,7 +51,7 @@ def test_ledger_has_every_role_in_one_place(tmp_path: Path, capsys: pytest.Captu
     store.append(an_entry("led-5", role="judge", model_id="judge-1", cost_usd=0.5, seconds=2.5))
     code, out, _ = called(capsys, "ledger", str(store.path), "--json")
     lines = {(line["role"], line["model"]): line for line in json.loads(out)["ledger"]}
-    assert code == 0 and {role for role, _ in lines} == {"author", "teacher", "judge", "student", "total"}
+    assert code == 0 and {role for role, _ in lines} == {"author", "teacher", "judge", "annotator", "student", "total"}
     assert lines["judge", "judge-1"]["seconds"] == 2.5 and lines["student", "training"]["seconds"] == 60.0
     assert lines["author", "gpt-x"]["unknown_cost"] == 1
     total = lines["total", ""]
@@ -64,7 +64,7 @@ def test_ledger_has_every_role_in_one_place(tmp_path: Path, capsys: pytest.Captu
 def test_a_role_that_spent_nothing_is_shown_with_nothing(tmp_path: Path) -> None:
     lines = ledger(Store.create(tmp_path / "run", RunConfig()))
     assert [(line.role, line.spent.calls) for line in lines] == [
-        ("author", 0), ("teacher", 0), ("judge", 0), ("student", 0), ("total", 0),
+        ("author", 0), ("teacher", 0), ("judge", 0), ("annotator", 0), ("student", 0), ("total", 0),
     ]  # fmt: skip
 
 
