@@ -6,9 +6,9 @@ import html
 from pathlib import Path
 
 from evolver.disk import on_disk
-from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
-from evolver.records import Decision
-from evolver.report import gap_caption, harness_names, newest_gaps, report, teacher_line
+from evolver.figures import save_png
+from evolver.figures.run import figures
+from evolver.report import report
 from evolver.store import Store
 from evolver.tables import Report, Table
 
@@ -49,35 +49,20 @@ def page(store: Store) -> str:
 
 
 def save_pictures(store: Store, folder: Path) -> list[Path]:
-    """Writes `gap-A-B.png` per measured pair and `candidates.png`. Raises `NotReady` without Chromium."""
+    """Writes each figure as a PNG file and returns their paths. Raises `NotReady` without Chromium."""
     folder.mkdir(parents=True, exist_ok=True)
-    names, saved = harness_names(store), []
-    for gap in newest_gaps(store):
-        a, b = (names.get(harness, harness[:8]) for harness in (gap.harness_a, gap.harness_b))
-        saved.append(folder / f"gap-{a}-{b}.png")
-        save_png(gap_figure(gap, names, seed_dots(store)), saved[-1])
-    if store.all(Decision):
-        saved.append(folder / "candidates.png")
-        save_png(forest_figure(store.all(Decision), names, store.config.race.min_effect), saved[-1])
+    saved = []
+    for shown in figures(store):
+        saved.append(folder / f"{shown.name}.png")
+        save_png(shown.figure, saved[-1])
     return saved
 
 
 def _figures(store: Store) -> str:
-    names, made = harness_names(store), []
-    for gap in newest_gaps(store):
-        caption = f"Taught by {teacher_line(store)}. {gap_caption(gap)}"
-        made.append((gap_figure(gap, names, seed_dots(store)), caption))
-    if store.all(Decision):
-        smallest = store.config.race.min_effect
-        caption = (
-            "Candidates against their incumbents, paired by task, with 95 % intervals; shaded: leads below "
-            f"{100 * smallest:g} pp, the smallest worth a promotion."
-        )
-        made.append((forest_figure(store.all(Decision), names, smallest), caption))
     return "".join(
-        f"<figure>{figure.to_html(full_html=False, include_plotlyjs='inline' if first == 0 else False)}"
-        f'<figcaption class="caption">{html.escape(caption)}</figcaption></figure>'
-        for first, (figure, caption) in enumerate(made)
+        f"<figure>{shown.figure.to_html(full_html=False, include_plotlyjs='inline' if first == 0 else False)}"
+        f'<figcaption class="caption">{html.escape(shown.caption)}</figcaption></figure>'
+        for first, shown in enumerate(figures(store))
     )
 
 

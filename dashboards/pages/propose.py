@@ -104,13 +104,14 @@ def _files(edits: Edits, wrong: dict[str, list[str]], name: str) -> None:
     """One file at a time, with what is wrong in it beside it."""
 
     def label(path: str) -> str:
-        said = [f"✕ {len(wrong[path])} wrong"] * (path in wrong) + [edits.mark(path)] * bool(edits.mark(path))
+        said = [word for word in ("✕ can't be read" if path in wrong else "", edits.mark(path)) if word]
         return f"{path} ({', '.join(said)})" if said else path
 
-    shown = sorted(edits.paths, key=lambda path: path not in wrong)
+    shown = edits.paths
+    first = next((place for place, path in enumerate(shown) if path in wrong), 0)
     place, beside = st.columns([3, 2], vertical_alignment="bottom")
     with place:
-        path = st.selectbox("file", shown, format_func=label, key="p_file") or shown[0]
+        path = st.selectbox("file", shown, index=first, format_func=label, key="p_file") or shown[0]
     with beside:
         added = st.text_input("new file", key="p_new", placeholder="prompt/notes/bash.md, files/…", max_chars=200)
     if added and added not in edits.files:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from evolver.figures.paper import BAND, FAINT, in_percent, on_paper, whiskers
+from evolver.figures.paper import BAND, FAINT, in_percent, inked, on_paper, whiskers
 from evolver.marks import GREY, VERDICTS
 from evolver.phrasing import pp
 from evolver.records import Decision
@@ -34,8 +34,8 @@ def forest_figure(decisions: Sequence[Decision], names: Mapping[str, str], min_e
                 hovertemplate=f"{labels[row]}<br>{pp(effect)}<extra></extra>", customdata=[decision.candidate_harness],
             )
         )  # fmt: skip
-        text = f"<b>{mark.label}</b>  {pp(effect)}, {where}, n = {effect.n}"
-        note = {"text": text, "font": {"color": mark.colour}, "showarrow": False, "xanchor": "left"}
+        verdict = f"{inked(mark.glyph, mark.colour)} <b>{mark.word}</b>"
+        note = {"text": f"{verdict}  {pp(effect)}, {where}, n = {effect.n}", "showarrow": False, "xanchor": "left"}
         figure.add_annotation(x=1.02, xref="paper", y=row, yref="y", **note)
     ticks = {"tickvals": list(range(len(shown))), "ticktext": labels, "range": [-0.6, len(shown) - 0.4]}
     figure.update_yaxes(**ticks, showgrid=False, zeroline=False)

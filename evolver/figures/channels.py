@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import plotly.graph_objects as go
 
-from evolver.figures.paper import MARGIN, arms, in_percent
+from evolver.figures.paper import MARGIN, arms, in_percent, inked
 from evolver.marks import GREY, Mark
 from evolver.phrasing import or_why, percent
 from evolver.records import Interval
@@ -61,9 +61,8 @@ def channel_dots(
             x=[0] * len(silent),
             y=[r + offset for r in silent],
             mode="text",
-            text=[f"{mark.glyph} no calls"] * len(silent),
+            text=[f"{inked(mark.glyph, mark.colour)} {name(harness)}: no calls"] * len(silent),
             textposition="middle right",
-            textfont={"color": GREY},
             hoverinfo="skip",
             showlegend=False,
         )

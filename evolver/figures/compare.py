@@ -28,9 +28,7 @@ def gap(found: Interval, noise: Interval, names: tuple[str, str]) -> go.Figure:
         error_x=whiskers([found], BLUE),
         hovertemplate=or_why(found, pp) + "<extra></extra>",
     )
-    figure.add_annotation(
-        x=in_percent(found.point), y=0, text=f"<b>{or_why(found, pp)}</b>", showarrow=False, yshift=26
-    )
+    figure.add_annotation(x=0.5, xref="paper", y=0, text=f"<b>{or_why(found, pp)}</b>", showarrow=False, yshift=26)
     _ends(figure, names)
     _axis(figure, [found, noise])
     figure.update_yaxes(visible=False, range=[-1, 1])

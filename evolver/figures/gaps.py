@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from evolver.figures.paper import FAINT, in_percent, on_paper, whiskers
+from evolver.figures.paper import FAINT, in_percent, inked, on_paper, whiskers
 from evolver.marks import BLUE, GREY, VERMILLION
 from evolver.phrasing import pp
 from evolver.records import Distillation, Evaluation, Gap, Interval
@@ -31,17 +31,17 @@ def gap_figure(gap: Gap, names: Mapping[str, str], dots: Mapping[str, Sequence[f
         subplot_titles=("Success on the test tasks", "Gap B − A, percentage points"),
     )  # fmt: skip
     arms = (
-        ("A", gap.harness_a, (gap.teacher_a, gap.student_a), (BLUE, "circle")),
-        ("B", gap.harness_b, (gap.teacher_b, gap.student_b), (VERMILLION, "diamond")),
+        ("A", gap.harness_a, (gap.teacher_a, gap.student_a), (BLUE, "circle", "●")),
+        ("B", gap.harness_b, (gap.teacher_b, gap.student_b), (VERMILLION, "diamond", "◆")),
     )
     ends = _apart([interval[1].point for _, _, interval, _ in arms])
-    for (letter, harness, intervals, (colour, symbol)), end in zip(arms, ends, strict=True):
+    for (letter, harness, intervals, (colour, symbol, glyph)), end in zip(arms, ends, strict=True):
         label = f"{letter}: {names.get(harness, harness[:8])}"
         shift = -0.02 if letter == "A" else 0.02
         figure.add_trace(_slope(label, intervals, shift, colour, symbol), row=1, col=1)
         figure.add_trace(_dots(dots.get(harness, ()), 1 + shift, colour), row=1, col=1)
         if end is not None:
-            note = {"text": f"<b>{label}</b>", "font": {"color": colour}, "showarrow": False, "xanchor": "left"}
+            note = {"text": f"{inked(glyph, colour)} <b>{label}</b>", "showarrow": False, "xanchor": "left"}
             figure.add_annotation(x=1.08, y=end, row=1, col=1, **note)
     _gaps(figure, gap)
     ticks = {"tickvals": [0, 1], "ticktext": ["Teacher", "Student"], "range": [-0.2, 1.62]}
@@ -67,7 +67,7 @@ def _dots(values: Sequence[float], x: float, colour: str) -> go.Scatter:
 def _gaps(figure: go.Figure, gap: Gap) -> None:
     for row, (name, interval) in enumerate((("student", gap.student_gap), ("teacher", gap.teacher_gap))):
         if interval.point is None:
-            note = {"text": f"{name} gap unknown", "font": {"color": GREY}, "showarrow": False}
+            note = {"text": f"{name} gap unknown", "showarrow": False}
             figure.add_annotation(x=0, y=row, row=1, col=2, **note)
             continue
         figure.add_trace(

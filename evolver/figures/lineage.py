@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from evolver.figures.paper import MARGIN, arms, in_percent
+from evolver.figures.labels import places
+from evolver.figures.paper import MARGIN, arms, in_percent, inked
 from evolver.figures.tree import Node
 from evolver.marks import BLUE, GREEN, GREY, VERDICTS
 from evolver.phrasing import or_why, percent
@@ -14,6 +15,8 @@ from evolver.records import Interval
 from evolver.story import PathPoint
 
 MOST_LANES = 12
+SPENT, SOLVED = (-0.04, 1.14), (-14.0, 118.0)  # of the axes: shares of the tokens, success in percent
+AREA = (960.0, 270.0)  # pixels of the path on a narrow page
 
 
 def _bare(interval: Interval) -> Interval:
@@ -23,9 +26,10 @@ def _bare(interval: Interval) -> Interval:
 
 def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Figure:
     """Success on dev over tokens spent: the incumbent as a step line, every decided candidate as a mark; those whose
-    candidate is in `named` have their name beside them."""
+    candidate is in `named` have their name beside them, as far as names fit without lying on each other."""
     figure = go.Figure()
     known = [p for p in points if p.success.point is not None]
+    beside = _names(known, named)
     steps = [p for p in known if p.verdict in ("start", "promote")]
     if steps:
         last = max(p.tokens for p in points)
@@ -45,8 +49,8 @@ def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Fi
                 y=[in_percent(p.success.point) for p in some],
                 mode="markers+text",
                 name=mark.word,
-                text=[p.name if p.candidate in named else "" for p in some],
-                textposition="top right",
+                text=[p.name if beside.get(p.candidate) else "" for p in some],
+                textposition=[beside.get(p.candidate) or "top right" for p in some],
                 error_y=arms([p.success if p.candidate in named else _bare(p.success) for p in some]),
                 marker={
                     "color": mark.colour,
@@ -58,12 +62,26 @@ def incumbent_path(points: Sequence[PathPoint], named: Collection[str]) -> go.Fi
                 hovertemplate="%{customdata[0]}<br>%{customdata[1]}, n=%{customdata[2]}<br>%{x:,} tok<extra></extra>",
             )
     widest = max((p.tokens for p in points), default=0) or 1
-    figure.update_xaxes(
-        title="tokens spent (author, teacher, judge, student; known ones)", range=[-0.04 * widest, 1.14 * widest]
-    )
-    figure.update_yaxes(title="success on dev, %", range=[-4, 114], tickvals=[0, 20, 40, 60, 80, 100])
+    low, high = (end * widest for end in SPENT)
+    figure.update_xaxes(title="tokens spent (author, teacher, judge, student; known ones)", range=[low, high])
+    figure.update_yaxes(title="success on dev, %", range=list(SOLVED), tickvals=[0, 20, 40, 60, 80, 100])
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.12, "x": 0})
     return figure
+
+
+def _names(known: Sequence[PathPoint], named: Collection[str]) -> dict[str, str | None]:
+    """Candidate → where its name stands; the path's own names choose first. Pixels are those of a narrow page."""
+    widest = max((p.tokens for p in known), default=0) or 1
+    ordered = sorted((p for p in known if p.candidate in named), key=lambda p: p.verdict not in ("start", "promote"))
+    marks = [
+        (
+            AREA[0] * (p.tokens / widest - SPENT[0]) / (SPENT[1] - SPENT[0]),
+            AREA[1] * (100 * (p.success.point or 0.0) - SOLVED[0]) / (SOLVED[1] - SOLVED[0]),
+        )
+        for p in ordered
+    ]
+    found = places(marks, [p.name for p in ordered], AREA)
+    return {p.candidate: place for p, place in zip(ordered, found, strict=True)}
 
 
 def tree(nodes: Sequence[Node], chosen: str | None, flags: Mapping[str, str]) -> go.Figure:
@@ -130,6 +148,6 @@ def _stand_out(figure: go.Figure, at: Mapping[str, Node], chosen: str | None, fl
             figure.add_scatter(
                 x=[n.x for n in some], y=[n.y for n in some], mode="markers+text",
                 marker=marker | {"line": {"width": 2}},
-                text=[f"⚑ {line}<br>" if line else "" for line in text], textposition="top center", hoverinfo="skip",
-                textfont={"color": GREEN}, showlegend=False,
+                text=[f"{inked('⚑', GREEN)} {line}<br>" if line else "" for line in text],
+                textposition="top center", hoverinfo="skip", showlegend=False,
             )  # fmt: skip

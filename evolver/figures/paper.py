@@ -31,6 +31,12 @@ def whiskers(shown: Sequence[Interval], colour: str) -> dict[str, object]:
     return arms(shown) | {"color": colour, "thickness": 2, "width": 6}
 
 
+def inked(glyph: str, colour: str) -> str:
+    """A glyph in its colour amid words in the colour of all words: a hue that marks stand out in can be too pale to
+    be read as text."""
+    return f'<span style="color:{colour}">{glyph}</span>'
+
+
 def on_paper(figure: go.Figure) -> go.Figure:
     """The figure on white, whatever the reader's theme is."""
     return figure.update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white", font={"size": 13})

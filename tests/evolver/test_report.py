@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -14,6 +15,7 @@ from rich.console import Console
 from evolver.config import OpenAISpec, RunConfig
 from evolver.errors import NotReady
 from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
+from evolver.figures.run import figures
 from evolver.records import Decision, Ending, LedgerEntry
 from evolver.report import amplification_text, gap_caption, harness_names, pairs_table, report
 from evolver.report_page import page, save_pictures, write_page
@@ -213,7 +215,7 @@ def test_the_forest_is_sorted_by_effect_and_names_each_verdict(tmp_path: Path) -
     figure = forest_figure(store.all(Decision), harness_names(store), 0.05).to_dict()
     assert list(figure["layout"]["yaxis"]["ticktext"]) == ["beta2 v beta1", "beta1 v alpha"]
     words = [note["text"] for note in figure["layout"]["annotations"]]
-    assert "✕ reject" in words[0] and "+60.0 pp [+40.0, +80.0], select, n = 24" in words[1]
+    assert "✕</span> <b>reject</b>" in words[0] and "+60.0 pp [+40.0, +80.0], select, n = 24" in words[1]
     assert {s["type"] for s in figure["layout"]["shapes"]} == {"rect", "line"}
     assert {harness_names(store)[h] for h in (ALPHA, BETA1, BETA2)} == {"alpha", "beta1", "beta2"}
 
@@ -223,7 +225,8 @@ def test_pictures_are_written_as_png(tmp_path: Path) -> None:
     if not any(shutil.which(name) for name in ("chromium", "google-chrome", "chrome")):
         pytest.skip("needs Chromium")
     saved = save_pictures(sample_run(tmp_path / "run"), tmp_path / "pictures")
-    assert [path.name for path in saved] == ["gap-beta1-beta2.png", "candidates.png"]
+    names = ["gap-beta1-beta2", "candidates", "lineage", "path", "frontier", "channels"]
+    assert [path.stem for path in saved] == names
     assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in saved)
 
 
@@ -240,3 +243,20 @@ def test_pairs_are_adjusted_for_their_number_and_an_a_a_arm_adjusts_nothing() ->
     assert [row[2:] for row in table.rows] == [("0.0300", "0.0400"), ("0.0200", "0.0400"), ("0.6000", "A/A")]
     assert pairs_table(gaps[:1], {}) == []
     assert "p = 0.0300, found (level 0.05)" in gap_caption(gaps[0])
+
+
+def test_the_page_holds_every_figure_of_the_run_and_asks_no_network(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    made = list(figures(store))
+    assert [shown.name for shown in made][:2] == ["gap-beta1-beta2", "candidates"]
+    written = page(store)
+    assert written.count("<figure>") == len(made) and all(html.escape(shown.caption) in written for shown in made)
+    assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=", written)
+
+
+def test_u37_the_words_of_a_figure_have_the_colour_of_all_words(tmp_path: Path) -> None:
+    """A hue that a mark stands out in is too pale for text, so only a glyph carries it."""
+    for shown in figures(sample_run(tmp_path / "run")):
+        notes = [note.font.color for note in shown.figure.layout.annotations]
+        fonts = [trace.textfont.color for trace in shown.figure.data if getattr(trace, "textfont", None)]
+        assert set(notes + fonts) <= {None}, shown.name
