@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -208,6 +208,99 @@ class Executor(Protocol):
     """Runs `fn` over items, at most `workers` at once; yields results as they come. A failed item raises."""
 
     def map(self, fn: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> AsyncIterator[Result]: ...
+
+
+class Planned(NamedTuple):
+    """One unit of a round's plan: its place in it, its id (64 hex digits), the number of its task, its replica."""
+
+    position: int
+    id: str
+    task: int
+    replica: int
+
+
+Probe = Literal["endpoint", "environment", "judge"]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Units that one worker may play until `deadline_s` after it began, or a probe of the round's instruments. `id` is
+    the fence: it grows, and of two leases on one unit only the later may commit."""
+
+    id: int
+    units: tuple[Planned, ...] = ()
+    probe: Probe | None = None
+    deadline_s: float = 3_600.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One look of a probe. `off` says that it was not as at the round's start; `at_once` that one such look is enough
+    for an alarm."""
+
+    probe: Probe
+    name: str
+    off: bool
+    detail: str = ""
+    at_once: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker says at the end of a lease; the results themselves lie on the disk. `throttled` counts calls that
+    the endpoint turned away, `asked_s` is how long it asked to be left alone at most."""
+
+    lease_id: int
+    worker: str
+    throttled: int = 0
+    asked_s: float = 0.0
+    findings: tuple[Finding, ...] = ()
+
+
+class Worker(Protocol):
+    """Plays leases one at a time, in a process of its own or in this one."""
+
+    async def work(self, lease: Lease) -> Report: ...
+    async def aclose(self) -> None: ...
+
+
+class WorkerSpec(Protocol):
+    """How to make a worker, as plain data that travels to another machine. `open` raises UsageError when what it would
+    play with is not what the round was planned for."""
+
+    async def open(self, name: str) -> Worker: ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A lease that its worker saw to its end."""
+
+    lease: Lease
+    report: Report
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A lease that was not: the worker died (`died`), was ended, or failed."""
+
+    lease: Lease
+    worker: str
+    why: str
+    died: bool
+
+
+class Crew(Protocol):
+    """Workers that are handed leases. Retries nothing by itself; a worker that dies is replaced where one can be had,
+    and until then there is one less."""
+
+    @property
+    def free(self) -> int: ...  # workers that wait for a lease
+    @property
+    def alive(self) -> int: ...  # workers that are there, or on their way
+    def submit(self, lease: Lease) -> None: ...  # only when one is free
+    def end(self, lease_id: int) -> None: ...  # of a worker that overstays; its lease comes back as lost
+    async def next(self, timeout_s: float) -> Finished | Lost | None: ...  # None: nothing came; raises what `open` did
+    async def aclose(self) -> None: ...
 
 
 class Observer(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from evolver.protocols import Item, Result
+from evolver.executors.crew import Hand, SlotCrew
+from evolver.protocols import Item, Lease, Report, Result, Worker
 
 
 class LocalExecutor:
@@ -48,3 +49,24 @@ class LocalExecutor:
 
 def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+class LocalCrew(SlotCrew):
+    """Workers of a generation round in this process: no death but its own."""
+
+    async def hire(self, name: str) -> Hand:
+        return _Here(await self.spec.open(name))
+
+
+class _Here:
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def work(self, lease: Lease) -> Report:
+        return await self._worker.work(lease)
+
+    async def let_go(self) -> None:
+        await self._worker.aclose()
+
+    def kill(self) -> None:  # its task is cancelled
+        return None

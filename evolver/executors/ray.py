@@ -1,0 +1,126 @@
+"""Workers as Ray actors, on this machine or on a cluster that is there: they die alone, and with their node.
+
+Ray is told to retry nothing: a lease that comes back lost is the driver's to hand out again. Leases and reports are all
+that travels; results lie in the round's folder, which every node must see under the same path. Ray started here listens
+on 127.0.0.1 alone, without its dashboard, and reports its use to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import Any
+
+from evolver.errors import NotReady
+from evolver.executors.crew import Hand, SlotCrew, WorkerDied
+from evolver.protocols import Lease, Report, Worker, WorkerSpec
+
+HOST = "127.0.0.1"
+STORE_BYTES = 80 << 20  # the least that Ray takes: nothing large goes through it
+LET_GO_S = 30.0
+HIRE_S = 300.0
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Read when Ray is imported: one that is for a single machine keeps all of its sockets on the loopback address.
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+class Hired:
+    """What runs in the actor's process."""
+
+    def __init__(self, spec: WorkerSpec, name: str) -> None:
+        self._spec, self._name = spec, name
+        self._worker: Worker | None = None
+
+    async def open(self) -> None:
+        self._worker = await self._spec.open(self._name)
+
+    async def work(self, lease: Lease) -> Report:
+        if self._worker is None:
+            raise RuntimeError("not open yet")
+        return await self._worker.work(lease)
+
+    async def close(self) -> None:
+        if self._worker is not None:
+            await self._worker.aclose()
+
+
+class RayCrew(SlotCrew):
+    """`workers` actors of one CPU each, spread over the nodes. `address` is that of a cluster; None starts Ray here."""
+
+    def __init__(self, spec: WorkerSpec, workers: int, address: str | None = None) -> None:
+        super().__init__(spec, workers)
+        self._ray = _started(workers, address)
+        self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(
+            Hired
+        )
+
+    async def hire(self, name: str) -> Hand:
+        hand = _Far(self._ray, self._actor.remote(self.spec, name))
+        try:
+            async with asyncio.timeout(HIRE_S):
+                await hand.ask(hand.actor.open.remote())
+        except TimeoutError:
+            hand.kill()
+            raise WorkerDied(f"no node had room for {name} within {HIRE_S:g} s") from None
+        except BaseException:
+            hand.kill()
+            raise
+        return hand
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await asyncio.to_thread(self._ray.shutdown)
+
+
+class _Far:
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self.actor = actor
+
+    async def ask(self, ref: Any) -> Any:  # what the actor's method returns
+        try:
+            return await asyncio.wrap_future(ref.future())
+        except self._ray.exceptions.RayActorError as error:
+            raise WorkerDied(" ".join(str(error).split())[:300]) from None
+        except self._ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, BaseException) else error) from None
+
+    async def work(self, lease: Lease) -> Report:
+        report: Report = await self.ask(self.actor.work.remote(lease))
+        return report
+
+    async def let_go(self) -> None:
+        with suppress(TimeoutError, WorkerDied):
+            async with asyncio.timeout(LET_GO_S):
+                await self.ask(self.actor.close.remote())
+        self.kill()
+
+    def kill(self) -> None:
+        self._ray.kill(self.actor, no_restart=True)
+
+
+def _started(workers: int, address: str | None) -> Any:
+    """The module, connected."""
+    os.environ.update(QUIET if address is not None else QUIET | ALONE)
+    try:
+        import ray
+    except ImportError as error:
+        raise NotReady(f"--executor ray needs Ray ({error}): pip install -e '.[ray]'") from None
+    engine: Any = ray  # its options are typed too narrowly to be passed on
+    quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
+    if address is not None:
+        try:
+            engine.init(address=address, ignore_reinit_error=True, **quiet)
+        except ConnectionError as error:
+            raise NotReady(f"no Ray cluster at {address} ({error}): start one, or leave --address out") from None
+        return engine
+    engine.init(
+        num_cpus=workers,
+        num_gpus=0,
+        include_dashboard=False,
+        object_store_memory=STORE_BYTES,
+        _node_ip_address=HOST,
+        **quiet,
+    )
+    return engine

@@ -1,0 +1,106 @@
+"""Whether an instrument has drifted: a test that may be looked at after every observation, with a bounded chance that a
+whole round without drift raises any alarm.
+
+The statistic is a CUSUM of e-values: for each alternative share q, the betting martingale
+prod((q/p)^x ((1-q)/(1-p))^(1-x)) (Waudby-Smith and Ramdas 2024, https://doi.org/10.1093/jrsssb/qkad009), restarted
+whenever it falls below 1 so that a late change is seen as fast as an early one. Started at any one look it exceeds c
+with a chance of at most 1/c (Ville's inequality), so over `looks` looks the chance is at most looks/c: with
+c = looks / level it is at most `level`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evolver.records import Finite, Record
+
+FACTORS = (1.5, 2.0, 4.0, 8.0)  # alternatives, as multiples of the expected odds
+BOUND_LEVEL = 0.001  # with which the first looks bound what is to be expected
+LEAST, MOST = 1e-4, 0.99
+
+
+class Tally(Record):
+    """Looks so far, and how many of them were off."""
+
+    seen: int = 0
+    off: int = 0
+
+    def more(self, seen: int, off: int) -> Tally:
+        return Tally(seen=self.seen + seen, off=self.off + off)
+
+
+class Settings(Record):
+    """A chart's: looks are off with a chance of `expected` (0..1) at most while nothing has drifted, or of what the
+    first `burn_in` of them bound it at, if that is more. `looks` is how often it will be told at most."""
+
+    expected: Finite
+    looks: int
+    burn_in: int = 0
+    level: Finite = 0.005
+
+
+class Chart(Record):
+    """One instrument as far as it was looked at; every look makes the next chart.
+
+    `first` are the looks that set it up, `later` those that it judges, `logs` the logarithm of each alternative's
+    martingale, and `good` the mark that was given when the statistic last stood at its start.
+    """
+
+    settings: Settings
+    first: Tally = Tally()
+    later: Tally = Tally()
+    logs: tuple[Finite, ...] = (0.0,) * len(FACTORS)
+    good: int = 0
+    highest: Finite = 0.0
+
+    @property
+    def expected(self) -> float:
+        """The share of looks that may be off."""
+        shown = upper_share(self.first.off, self.first.seen) if self.first.seen else 0.0
+        return min(max(self.settings.expected, shown, LEAST), MOST)
+
+    @property
+    def ready(self) -> bool:
+        return self.first.seen >= self.settings.burn_in
+
+    @property
+    def statistic(self) -> float:
+        """Logarithm of the mean over the alternatives; the mean of such martingales is one."""
+        return _mean_log(self.logs)
+
+    @property
+    def threshold(self) -> float:
+        """What the statistic has to reach for an alarm."""
+        return math.log(max(1, self.settings.looks) / self.settings.level)
+
+    @property
+    def alarm(self) -> bool:
+        return self.highest >= self.threshold
+
+    def looked(self, seen: int, off: int, mark: int) -> Chart:
+        """After `seen` more looks, `off` of which were; `mark` says when that was, in whatever the caller counts."""
+        if not self.ready:
+            return self.model_copy(update={"first": self.first.more(seen, off), "good": mark})
+        expected, begun = self.expected, self.statistic > 0
+        logs = []
+        for log, factor in zip(self.logs if begun else (0.0,) * len(FACTORS), FACTORS, strict=True):
+            odds = factor * expected / (1 - expected)
+            share = odds / (1 + odds)
+            logs.append(log + off * math.log(share / expected) + (seen - off) * math.log((1 - share) / (1 - expected)))
+        now = _mean_log(logs)
+        update = {"later": self.later.more(seen, off), "logs": tuple(logs), "highest": max(self.highest, now)}
+        return self.model_copy(update=update if now > 0 else {**update, "good": mark})
+
+
+def upper_share(hits: int, n: int, level: float = BOUND_LEVEL) -> float:
+    """The upper Clopper-Pearson bound of a share, 0..1."""
+    if hits >= n:
+        return 1.0
+    from scipy.stats import beta
+
+    return float(beta.ppf(1 - level, hits + 1, n - hits))
+
+
+def _mean_log(logs: tuple[float, ...] | list[float]) -> float:
+    top = max(logs)
+    return top + math.log(sum(math.exp(one - top) for one in logs) / len(logs))

@@ -1,0 +1,77 @@
+"""What the rows of a lease come to: which units are done, which are played again, and what all of them cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from evolver.rounds.book import Cost, Settlement, Tallied
+
+
+@dataclass(frozen=True)
+class Came:
+    """The small columns of a lease's rows, one entry a row (see evolver.rounds.rows.ROW)."""
+
+    units: list[str]
+    again: list[str]
+    verdicts: list[str]
+    reasons: list[str]
+    successes: list[bool | None]
+    channels: list[str]
+    calls: list[int | None]
+    tokens: list[int | None]
+    nusd: list[int | None]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Came:
+        names = ("unit", "again", "verdict", "reason", "success", "channel", "calls", "tokens", "nusd")
+        return cls(*(table[name].to_pylist() for name in names))
+
+    def cost(self, row: int) -> Cost:
+        calls, tokens, nusd = self.calls[row] or 0, self.tokens[row], self.nusd[row]
+        unknown = calls if calls and (tokens is None or nusd is None) else 0
+        return Cost(calls, tokens or 0, nusd or 0, unknown)
+
+
+def settlement(came: Came, held: Mapping[str, int], tries: int) -> Settlement:
+    """`held` are the units that the lease still holds, with their failures so far; rows of others are superseded.
+
+    A unit that failed on our side for the `tries`-th time is done: it stays `infra`, and says nothing about the agent.
+    """
+    done, again = [], []
+    kept = superseded = lost = Cost()
+    tallied: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row, unit in enumerate(came.units):
+        cost = came.cost(row)
+        if unit not in held:
+            superseded += cost
+        elif came.again[row] == "outage" or (came.again[row] == "try" and held[unit] + 1 < tries):
+            lost += cost
+            if came.again[row] == "try":
+                again.append(unit)
+        else:
+            done.append(unit)
+            kept += cost
+            counts = tallied[came.verdicts[row], came.reasons[row], came.channels[row]]
+            counts[0] += 1
+            counts[1] += came.successes[row] is True
+            counts[2] += cost.nusd
+    spent = {"kept": kept, "superseded": superseded, "lost": lost}
+    return Settlement(
+        done=done,
+        again=again,
+        spent={kind: cost for kind, cost in spent.items() if cost != Cost()},  # type: ignore[misc]
+        tallied=[Tallied(*key, *counts) for key, counts in tallied.items()],
+    )
+
+
+def lost(cost: Cost) -> Settlement:
+    """Of a lease that left nothing but what its journal says was paid for."""
+    return Settlement((), (), {"lost": cost} if cost != Cost() else {})
+
+
+def probed(cost: Cost) -> Settlement:
+    return Settlement((), (), {"probe": cost} if cost != Cost() else {})

@@ -1,0 +1,161 @@
+"""The instruments of a round: probes at fixed distances, and the units themselves, each on a chart of its own.
+
+    endpoint      fixed requests are answered as at the round's start                           (a probe)
+    environment   oracles succeed, idle agents fail, the machine's image is the pinned one      (a probe)
+    judge         frozen cases are judged as they were                                          (a probe)
+    success, failure, infra, tokens   of the units, against what the first of them came to      (free)
+
+What is known is kept in the book: a resumed round goes on with the charts of the stopped one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field, TypeAdapter
+
+from evolver.errors import UsageError
+from evolver.protocols import Finding, Probe
+from evolver.records import Record
+from evolver.rounds.book import Book
+from evolver.rounds.drift import Chart, Settings
+from evolver.rounds.settling import Came
+
+Name = Probe | Literal["success", "failure", "infra", "tokens"]
+PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 40), "environment": (0.02, 0), "judge": (0.05, 40)}
+INFRA_EXPECTED, LONG = 0.02, 0.9  # LONG: the share of the first units that take no more tokens than what "long" means
+LOOKS_A_PROBE = 40  # at most
+KEY = "watch"
+
+
+class Alarm(UsageError):
+    """An instrument of the round is off: nothing more is played until a person has looked."""
+
+
+class Known(Record):
+    """All that the watch has learned so far. `long_tokens` is where a unit begins to be long; `firsts` are the tokens
+    of the units that tell."""
+
+    charts: dict[str, Chart] = Field(default_factory=dict)
+    asked: dict[str, int] = Field(default_factory=dict)
+    firsts: tuple[int, ...] = ()
+    long_tokens: int | None = None
+    alarm: str | None = None
+    good_until: int = 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which probes are made, each after every so many units; the first `burn_in` units set the free charts up."""
+
+    every: dict[Probe, int] = field(default_factory=dict)
+    burn_in: int = 100
+    level: float = 0.005
+
+
+class Watch:
+    """Hears findings and units; `alarm` says what is off, and `good_until` how many units were done when it was last
+    known to be right."""
+
+    def __init__(self, book: Book, schedule: Schedule, units: int) -> None:
+        self._book, self._schedule, self._units = book, schedule, units
+        self._dirty = False
+        kept = book.get(KEY)
+        self.known = Known() if kept is None else TypeAdapter(Known).validate_python(kept)
+
+    @property
+    def alarm(self) -> str | None:
+        return self.known.alarm
+
+    @property
+    def good_until(self) -> int:
+        return self.known.good_until
+
+    def due(self, committed: int) -> Probe | None:
+        """The probe that is to be made before the next unit, if any; it counts as made from now on."""
+        for probe, every in self._schedule.every.items():
+            if probe not in self.known.asked or committed - self.known.asked[probe] >= every:
+                self._learn(asked={**self.known.asked, probe: committed})
+                return probe
+        return None
+
+    def again(self, probe: Probe) -> None:
+        """The probe came to nothing: it is due again."""
+        self._learn(asked={name: at for name, at in self.known.asked.items() if name != probe})
+
+    def probed(self, findings: Sequence[Finding], committed: int) -> None:
+        self._book.look([(f.probe, f.name, f.off, f.detail) for f in findings])
+        for one in findings:
+            what = f"{one.name}: {one.detail}" if one.detail else one.name
+            if one.at_once and one.off:
+                good = self.known.charts[one.probe].good if one.probe in self.known.charts else 0
+                self._raise(one.probe, what, good)
+            self._look(one.probe, 1, int(one.off), committed, what)
+        self.save()
+
+    def played(self, came: Came, committed: int) -> None:
+        """Units that are done: whether each succeeded, could be scored, and how long it took."""
+        n, infra = len(came.units), sum(reason == "infra" for reason in came.reasons)
+        scored = [one for one in came.successes if one is not None]
+        solved = sum(scored)
+        self._look("infra", n, infra, committed)
+        if scored:
+            self._look("success", len(scored), solved, committed)
+            self._look("failure", len(scored), len(scored) - solved, committed)
+        tokens = [one for one, reason in zip(came.tokens, came.reasons, strict=True) if one and reason != "infra"]
+        if tokens:
+            self._lengths(tokens, committed)
+
+    def forgive(self, why: str) -> None:
+        """After an alarm that a person has seen to: every chart starts anew."""
+        self._book.put(f"forgiven-{self._book.committed()}", f"{self.known.alarm}: {why}")
+        self.known = Known()
+        self._dirty = True
+        self.save()
+
+    def save(self) -> None:
+        if self._dirty:
+            self._book.put(KEY, self.known.model_dump(mode="json"))
+            self._dirty = False
+
+    def _lengths(self, tokens: Sequence[int], committed: int) -> None:
+        limit = self.known.long_tokens
+        if limit is None:
+            firsts = (*self.known.firsts, *tokens)
+            if len(firsts) < self._schedule.burn_in:
+                self._learn(firsts=firsts)
+                return
+            limit = sorted(firsts)[int(LONG * (len(firsts) - 1))]
+            self._learn(firsts=(), long_tokens=limit)
+            tokens = firsts
+        self._look("tokens", len(tokens), sum(one > limit for one in tokens), committed)
+
+    def _look(self, name: Name, seen: int, off: int, committed: int, what: str = "") -> None:
+        chart = self.known.charts.get(name) or Chart(settings=self._settings(name))
+        chart = chart.looked(seen, off, committed)
+        self._learn(charts={**self.known.charts, name: chart})
+        if chart.alarm:
+            later = chart.later
+            why = f"{later.off} of {later.seen} looks are off, {chart.expected:.0%} were to be expected at most"
+            self._raise(name, f"{why}; last: {what}" if what else why, chart.good)
+
+    def _settings(self, name: Name) -> Settings:
+        level = self._schedule.level
+        for probe, (expected, burn_in) in PROBES.items():
+            if probe == name:
+                looks = LOOKS_A_PROBE * (2 + self._units // max(1, self._schedule.every.get(probe, 1)))
+                return Settings(expected=expected, looks=looks, burn_in=burn_in, level=level)
+        expected = INFRA_EXPECTED if name == "infra" else 1 - LONG if name == "tokens" else 0.0
+        burn_in = self._schedule.burn_in
+        return Settings(expected=expected, looks=self._units, burn_in=burn_in, level=level)
+
+    def _raise(self, name: str, why: str, good: int) -> None:
+        if self.known.alarm is None:
+            self._learn(alarm=f"{name} has drifted ({why})", good_until=good)
+            self.save()
+
+    def _learn(self, **update: object) -> None:
+        self.known = self.known.model_copy(update=update)
+        self._dirty = True
