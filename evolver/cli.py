@@ -30,10 +30,12 @@ from evolver.commands import (
     milestones,
     overlap,
     quality,
+    refine,
     rollout,
     sandbox,
     show,
     tasks,
+    write,
 )
 from evolver.commands.talk import say
 from evolver.errors import BudgetSpent, NotReady, UsageError
@@ -104,6 +106,8 @@ tasks.app.command()(overlap.overlap)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
 app.add_typer(capsule.app, name="capsule")
+for command in (write.write, refine.refine, refine.gain, write.cost):
+    forge.app.command()(command)
 app.add_typer(forge.app, name="forge")
 app.add_typer(gap.app, name="gap")
 app.add_typer(judge.app, name="judge")

@@ -55,7 +55,7 @@ def make(
     """
     from devset.forge.sets import SetError, write_set
 
-    forge = _opened(_settings(settings, seed, single))
+    forge = opened(_settings(settings, seed, single))
     rows: list[Row] = []
     from evolver.observers.console import ConsoleObserver, talk_console
 
@@ -165,7 +165,7 @@ def skills(settings: Config = None, as_json: AsJson = False) -> None:
     """
     from devset.forge.taxonomy import taxonomy
 
-    found = taxonomy(_opened(_settings(settings, None, None)).families)
+    found = taxonomy(opened(_settings(settings, None, None)).families)
     if as_json:
         show_json({"cells": [asdict(cell) for cell in found]})
         return
@@ -188,7 +188,8 @@ def _settings(path: Path | None, seed: int | None, single: float | None) -> Sett
     return found.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _opened(settings: Settings) -> Forge:
+def opened(settings: Settings) -> Forge:
+    """Families, sampler and duplicates for these settings, with what is held out known to them."""
     from devset.forge.sets import SetError, forge_of
     from devset.forge.skills import SkillError
     from devset.splits import load_split
