@@ -18,6 +18,7 @@ PAGES = (
     ("gap", "Gap", ":material/trending_down:"),
     ("rollouts", "Rollouts", ":material/list:"),
     ("propose", "Propose", ":material/edit_note:"),
+    ("freeze", "Freeze", ":material/ac_unit:"),
 )
 
 

@@ -35,7 +35,7 @@ def card(story: Story, candidate: Candidate) -> None:
         st.write(candidate.manifest.why or "No reason was given.")
         lines = [_success(story, candidate), *_decision(story, decision), *_cost(story, candidate)]
         st.markdown("\n".join(f"- {line}" for line in lines))
-        _compare_links(story, candidate, decision)
+        _links(story, candidate, decision)
         _guards(decision)
         _manifest(candidate.manifest)
         _predictions(story, candidate)
@@ -75,13 +75,17 @@ def _cost(story: Story, candidate: Candidate) -> list[str]:
     return [f"**its attempts before the verdict** {played.rollouts:,} rollouts, {known}{rest}", own]
 
 
-def _compare_links(story: Story, candidate: Candidate, decision: Decision | None) -> None:
+def _links(story: Story, candidate: Candidate, decision: Decision | None) -> None:
     against = decision.incumbent_harness if decision else next(iter(candidate.parents), None)
     if against is not None:
         label = story.harness_labels
         base = story.parent_harness(against)
         address = frame.link("compare", {"base": label.get(base, base), "cand": label[candidate.harness_id]})
-        st.markdown(f"[Compare with {story.name(base)}]({address})")
+        links = [f"[Compare with {story.name(base)}]({address})"]
+        links.append(f"[Propose an edit]({frame.link('propose', {'from': label[candidate.harness_id]})})")
+        if decision is not None and decision.verdict == "promote":
+            links.append(f"[Freeze]({frame.link('freeze', {'h_freeze': label[candidate.harness_id]})})")
+        st.markdown(" · ".join(links))
 
 
 def _guards(decision: Decision | None) -> None:

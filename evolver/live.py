@@ -7,6 +7,7 @@ sealed split are not shown.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -76,3 +77,15 @@ def _read(path: Path) -> Playing | None:
         return Playing(path.stem, RolloutKey.model_validate(first["key"]), first["started_at"], changed, turns)
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None
+
+
+def worker(run_dir: Path) -> int | None:
+    """The process that drives a run now (by the kernel's list of locks, so that looking disturbs nothing); None when
+    there is none, or no such list."""
+    try:
+        lock, listed = (run_dir / ".run.lock").stat(), Path("/proc/locks").read_text()
+    except OSError:
+        return None
+    wanted = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
+    held = [line.split() for line in listed.splitlines()]
+    return next((int(words[4]) for words in held if "FLOCK" in words[1:2] and wanted in words[5:6]), None)

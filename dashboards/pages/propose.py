@@ -34,7 +34,7 @@ def page() -> None:
     parent = _parent(story)
     if parent is None:
         return
-    edits, name = _source(parent)
+    edits, name = _source(parent, f"{story.name(parent.id)}-edited")
     if edits is None:
         return
     made, wrong = draft.checked(edits.tree())
@@ -68,11 +68,11 @@ def _parent(story: Story) -> Harness | None:
     return harness if isinstance(harness, Harness) else None
 
 
-def _source(parent: Harness) -> tuple[Edits | None, str]:
+def _source(parent: Harness, edited: str) -> tuple[Edits | None, str]:
     """The files to be proposed and what they are called; None while nothing is uploaded, or nothing that can be."""
     how = st.session_state.get("p_how", EDIT)
     if how == EDIT:
-        return draft.edits_of(parent.id, parent, tree_files(parent)), "edited"
+        return draft.edits_of(parent.id, parent, tree_files(parent)), edited
     try:
         found = _zip() if how == ZIP else _folder()
     except HarnessError as error:
