@@ -17,6 +17,7 @@ PAGES = (
     ("channels", "Channels", ":material/mouse:"),
     ("gap", "Gap", ":material/trending_down:"),
     ("rollouts", "Rollouts", ":material/list:"),
+    ("rounds", "Rounds", ":material/inventory_2:"),
     ("propose", "Propose", ":material/edit_note:"),
     ("freeze", "Freeze", ":material/ac_unit:"),
 )
@@ -30,5 +31,5 @@ def main() -> None:
     ]
     replay = st.Page(FOLDER / "replay.py", title="Replay", url_path="replay", visibility="hidden")
     chosen = st.navigation([*pages, replay], position="top")
-    if frame.bar():
+    if frame.bar(needed=chosen.url_path != "rounds"):
         chosen.run()

@@ -60,7 +60,7 @@ def link_in(run: Run, page: str, address: Mapping[str, str]) -> str:
 def other_runs() -> list[Path]:
     """The runs beside the one that is shown, the newest first."""
     shown: Run = st.session_state["shown_run"]
-    return [path for path in find_runs(_root()) if path != shown.path]
+    return [path for path in find_runs(root()) if path != shown.path]
 
 
 def story_of(name: str) -> Story | None:
@@ -76,7 +76,8 @@ def story_of(name: str) -> Story | None:
         return None
 
 
-def _root() -> Path:
+def root() -> Path:
+    """The folder whose runs and rounds are shown."""
     return Path(os.environ.get(RUNS_DIR, "runs"))
 
 
@@ -120,6 +121,14 @@ def long_text(text: str, name: str, language: str | None = None) -> None:
         )
 
 
+def card(where: st.delta_generator.DeltaGenerator, label: str, value: str, note: str) -> None:
+    """One number with its name; its interval, if it has one, stands below it with the note."""
+    head, _, interval = value.partition(" [")
+    with where.container(border=True, height="stretch"):
+        st.metric(label, head)
+        st.caption(f"95 % interval [{interval} · {note}" if interval else note)
+
+
 def words_table(table: Table) -> None:
     """A table of the report, when it has rows."""
     if table.rows:
@@ -128,14 +137,15 @@ def words_table(table: Table) -> None:
         st.caption(" ".join((table.caption, *table.notes)))
 
 
-def bar() -> bool:
-    """Draws the bar and chooses the run. False when there is nothing to show (and says what to do)."""
+def bar(needed: bool) -> bool:
+    """Draws the bar and chooses the run. False when a page that needs one has none (and says what to do)."""
     st.html(f"<style>{PAGE_STYLE}</style>")
-    root = _root()
-    runs = find_runs(root)
+    here = root()
+    runs = find_runs(here)
     if not runs:
-        _empty(root)
-        return False
+        if needed:
+            _empty(here)
+        return not needed
     left, middle, right = st.columns([2, 3, 3], vertical_alignment="center")
     with left:
         path = runs[0] if len(runs) == 1 else _choose(runs)
@@ -145,7 +155,7 @@ def bar() -> bool:
         run = open_run(path)
     except UsageError as error:
         st.error(str(error))
-        return False
+        return not needed
     st.session_state["shown_run"] = run
     st.session_state["several_runs"] = len(runs) > 1
     with middle:
@@ -188,7 +198,7 @@ def _trouble(run: Run) -> None:
         )
 
 
-def _empty(root: Path) -> None:
+def _empty(here: Path) -> None:
     st.title("No run yet")
-    st.write(f"Nothing to show in `{root}`. Two commands make a run and show it:")
+    st.write(f"Nothing to show in `{here}`. Two commands make a run and show it:")
     st.code("make demo\nmake dashboard", language="bash")

@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 from dashboards import shelf
 from dashboards.database import COLUMNS, cards, database, line
 from dashboards.logs import Stamp, Unread, read_log, stamp_of
+from dashboards.rounds import MANIFEST
 from evolver.config import RunConfig
 from evolver.errors import UsageError
 from evolver.pairing import Kind, Side
@@ -237,10 +238,10 @@ def side(run: Run, harness_id: str, kind: Kind) -> Side:
 
 
 def find_runs(root: Path) -> list[Path]:
-    """The run directories at or directly under a folder, newest first."""
-    if (root / "run.json").is_file():
-        return [root]
-    found = [p.parent for p in root.glob("*/run.json")] if root.is_dir() else []
+    """The run directories at or directly under a folder, newest first; a generation round, which keeps such settings
+    too, is none."""
+    here = [root] if (root / "run.json").is_file() else [p.parent for p in root.glob("*/run.json")]
+    found = [p for p in here if not (p / MANIFEST).is_file()]
     return sorted(found, key=lambda p: (p / "run.json").stat().st_mtime, reverse=True)
 
 

@@ -38,25 +38,18 @@ def _cards(story: Story) -> None:
     cap = story.run.config.caps.tokens
     share = story.terminal_share(incumbent) if incumbent else None
     first, second, third, fourth = st.columns(4)
-    _card(first, f"success of {who}", words.percent(made.success if made else None), stage)
-    _card(second, "tokens per task", words.tokens(made.tokens_per_task if made else None), stage)
+    frame.card(first, f"success of {who}", words.percent(made.success if made else None), stage)
+    frame.card(second, "tokens per task", words.tokens(made.tokens_per_task if made else None), stage)
     calls = (
         f"{share.n:,} calls; calls of one attempt are alike, so the true interval is wider"
         if share
         else "not evaluated yet"
     )
-    _card(third, "calls through the terminal", words.percent(share), calls)
+    frame.card(third, "calls through the terminal", words.percent(share), calls)
     known = count(sum(s.tokens for s in spent)) if spent else UNKNOWN
     entries = sum(s.entries for s in spent)
     rest = f"{unknown} of {entries} ledger entries of unknown size not in it · " if unknown else ""
-    _card(fourth, "tokens spent", known, f"{rest}cap: {count(cap) if cap is not None else 'none'}")
-
-
-def _card(where: st.delta_generator.DeltaGenerator, label: str, value: str, note: str) -> None:
-    head, _, interval = value.partition(" [")
-    with where.container(border=True, height="stretch"):
-        st.metric(label, head)
-        st.caption(f"95 % interval [{interval} · {note}" if interval else note)
+    frame.card(fourth, "tokens spent", known, f"{rest}cap: {count(cap) if cap is not None else 'none'}")
 
 
 def _path(story: Story) -> None:

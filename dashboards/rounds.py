@@ -1,0 +1,43 @@
+"""Generation rounds for the pages: where they are, and how each stands, read anew only when it has changed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from dashboards.logs import Stamp
+from evolver.errors import UsageError
+from evolver.rounds.view import RoundView, is_round, read_round
+
+MANIFEST = "manifest.jsonl"
+PLACES = ("", "*/", "*/*/", "rounds/*/", "*/rounds/*/")
+FILES = (MANIFEST, "book.sqlite", "book.sqlite-wal")
+
+
+def find_rounds(root: Path) -> list[Path]:
+    """The rounds at, under or beside the runs of a folder, the one that was heard of last first."""
+    found = {path.parent for place in PLACES for path in root.glob(f"{place}{MANIFEST}")} if root.is_dir() else set()
+    return sorted(filter(is_round, found), key=lambda path: _changed(path), reverse=True)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Changes whenever the round has gone on."""
+    files = [path / name for name in FILES if (path / name).exists()]
+    return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
+def view_of(path: Path) -> RoundView | str:
+    """How a round stands, or why that can't be said."""
+    return _view(path, stamp_of(path))
+
+
+def _changed(path: Path) -> int:
+    return max((moment for _, moment, _ in stamp_of(path)), default=0)
+
+
+@lru_cache(maxsize=32)
+def _view(path: Path, stamp: Stamp) -> RoundView | str:
+    try:
+        return read_round(path)
+    except UsageError as error:
+        return str(error)
