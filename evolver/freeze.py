@@ -85,7 +85,7 @@ async def freeze(lab: Lab, wanted: Wanted, *, tasks: Tasks | None = None) -> Rel
         _require_same(opened, await verify_machine(opened.capsule, opened.harness.environment, lab.sandboxes))
         lab.adopt(opened.harness)
         lab.record(known := _verdict(lab, begun, opened, await _play(lab, begun, opened)))
-    _carry_out(lab, known)
+    carry_out(lab.store, lab.library, known)
     return known
 
 
@@ -237,21 +237,21 @@ def _other_images(lab: Lab, opened: OpenedCapsule, cards: Sequence[Scorecard]) -
     return [f"attempts ran on image {', '.join(other)}, pinned is {wanted}"] if other else []
 
 
-def _carry_out(lab: Lab, release: Release) -> None:
-    """Brings library and folder up to a recorded verdict."""
+def carry_out(store: Store, library: Library, release: Release) -> None:
+    """Brings library and folder up to a recorded verdict; again is no change. Raises UsageError when they can't be."""
     if release.verdict == "refused":
         return
-    begun = lab.store.get(Freeze, release.freeze_id)
+    begun = store.get(Freeze, release.freeze_id)
     if begun is None:
-        raise UsageError(f"{lab.store.path} lacks record {release.freeze_id!r} of capsule {release.name!r}")
+        raise UsageError(f"{store.path} lacks record {release.freeze_id!r} of capsule {release.name!r}")
     try:
-        lab.library.freeze(release.harness_id, release.tag, _message(release))
-        signed = lab.library.message_of(release.tag)
+        library.freeze(release.harness_id, release.tag, _message(release))
     except HarnessError as error:
         raise UsageError(str(error)) from error
+    signed = library.message_of(release.tag)
     if release.capsule_id not in signed:
         raise UsageError(f"tag {release.tag} signs another capsule off: {signed.splitlines()[0]!r}")
-    place = place_of(lab.store, begun)
+    place = place_of(store, begun)
     release_capsule(_aside(place), place, release)
 
 

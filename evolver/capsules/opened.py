@@ -159,8 +159,9 @@ class _Comparison:
         found = [self._task(pin) for pin in listed.tasks]
         tasks = [task for task in found if task is not None]
         pin = now.task_set_pin(listed.name, tasks)
-        # a changed task changes the hash of the set; it has been named
+        # a changed task changes the hash of the set, one that is gone the rest too; it has been named
         left_out = {"sha256", "n"} if len(self._found) > before else set[str]()
+        left_out |= {"rubrics_sha256"} if None in found else set()
         fields: dict[str, JsonValue] = pin.model_dump(mode="json", exclude=left_out)
         pinned = self._capsule.tasks.model_dump(mode="json", exclude=left_out)
         self._found += drifts(pinned, fields, "tasks")
@@ -185,6 +186,7 @@ class _Comparison:
     def _files(self) -> None:
         named = {drift.field.partition(".")[0] for drift in self._found}
         for drift in drifts(dict(self._capsule.files), dict(folder.own_files(self._path)), "files"):
-            finer = FINER.get(drift.field.removeprefix("files."), ())
+            name = drift.field.removeprefix("files.")
+            finer = FINER[folder.TASKS] if name.startswith(f"{folder.CARRIED}/") else FINER.get(name, ())
             if not named & set(finer):
                 self._found.append(drift)

@@ -11,9 +11,10 @@ import typer
 from evolver.commands.talk import AsJson, RunDir, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from evolver.freeze import Replayed, Wanted
+    from evolver.freeze import CapsuleOfRun, Replayed, Wanted
     from evolver.lab import Lab
     from evolver.records import Interval
+    from evolver.store import Store
     from harnesses.capsule import Capsule, Drift, StatedInterval
 
 app = typer.Typer(
@@ -47,21 +48,31 @@ def freeze(
     """
     from evolver.commands.experiment import drive
     from evolver.commands.harness import open_library
-    from evolver.freeze import Wanted, capsules_of, check, place_of
+    from evolver.freeze import Wanted, capsules_of, carry_out, check
     from evolver.store import Store
 
     wanted, store = Wanted(harness, name, out, tasks), Store.open(run)
     library = open_library(run)
     check(store, library, wanted)
-    library.close()
-    again = f"evolver freeze {run} {harness} --name {name}" + (f" --out {out}" if out else "")
-    code = drive(store, lambda lab: _frozen(lab, wanted), again)
-    if code:
-        raise typer.Exit(code)
+    verdicts = {made.freeze.name: made.release for made in capsules_of(store)}
+    if verdicts.get(name) is None:
+        again = f"evolver freeze {run} {harness} --name {name}" + (f" --out {out}" if out else "")
+        code = drive(store, lambda lab: _frozen(lab, wanted), again)
+        if code:
+            raise typer.Exit(code)
     made = next(made for made in capsules_of(store) if made.freeze.name == name)
+    if made.release is not None:
+        carry_out(store, library, made.release)
+    library.close()
+    _tell(store, made, as_json)
+
+
+def _tell(store: Store, made: CapsuleOfRun, as_json: bool) -> None:
+    from evolver.freeze import place_of
+
     release = made.release
     if release is None:
-        raise RuntimeError(f"capsule {name!r} has no verdict")
+        raise RuntimeError(f"capsule {made.freeze.name!r} has no verdict")
     if as_json:
         show_json({"path": str(place_of(store, made.freeze)), **release.model_dump(mode="json")})
     say(f"success {_said(release.success)}, expected {_said(release.expected)}: {release.verdict}")
