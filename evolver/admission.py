@@ -19,7 +19,7 @@ from evolver.errors import SandboxLost
 from evolver.protocols import Executor, Grader, Model, Privileged, Sandboxes
 from evolver.records import Finite, Record, Rollout, RolloutKey, Score, Scorecard, StopReason
 from evolver.rollout import Job, run_rollout
-from evolver.score import scorecard
+from evolver.score import grades, scorecard
 from evolver.testing import AlwaysFailModel, NoopModel, home_tar
 from harnesses.harness import Harness
 
@@ -250,12 +250,7 @@ async def rolled(task: Task, bench: Bench, how: Way) -> tuple[Rollout, bytes | N
 
 async def graded(task: Task, bench: Bench, rollout: Rollout, state: bytes) -> list[Score]:
     """What every grader of the bench says of a state."""
-    scores: list[Score] = []
-    for grader in bench.graders:
-        criteria = [c for c in task.rubric.criteria if c.grader == grader.name]
-        if criteria:
-            scores += await grader.grade(criteria, task, rollout, state)
-    return scores
+    return await grades(bench.graders, task, rollout, state)
 
 
 def _failed(card: Scorecard) -> str:

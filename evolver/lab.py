@@ -17,10 +17,10 @@ from evolver.budget import Budget
 from evolver.config import RunConfig
 from evolver.live import watched
 from evolver.protocols import Executor, Grader, Model, Observer, Privileged, Sandboxes
-from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Score, Scorecard
-from evolver.redact import keys_in, redacted_record
+from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Scorecard
+from evolver.redact import keys_in
 from evolver.rollout import Interrupted, Job, run_rollout
-from evolver.score import scorecard
+from evolver.score import grades, scorecard
 from evolver.store import Store
 from harnesses.harness import Harness
 from harnesses.library import Library
@@ -203,13 +203,7 @@ class Lab:
         return None if rollout.state_sha256 is None else self.store.blob(rollout.state_sha256)
 
     async def _grade(self, rollout: Rollout, task: Task, state: bytes | None) -> Scorecard:
-        scores: list[Score] = []
-        if state is not None:
-            for grader in self.graders:
-                criteria = [c for c in task.rubric.criteria if c.grader == grader.name]
-                if criteria:
-                    found = await grader.grade(criteria, task, rollout, state)
-                    scores += [redacted_record(score, self.keys) for score in found]
+        scores = [] if state is None else await grades(self.graders, task, rollout, state, self.keys)
         card = scorecard(rollout, task, scores, self._cost(rollout))
         await self._keep(card)
         return card

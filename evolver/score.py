@@ -12,7 +12,9 @@ from evolver.channels import channel_table, union
 from evolver.errors import UsageError
 from evolver.intervals import SHARE, mean_interval, nothing, success_interval
 from evolver.population import final_cards, per_task, success_value
+from evolver.protocols import Grader
 from evolver.records import Evaluation, Interval, Rollout, RolloutKey, Score, Scorecard
+from evolver.redact import redacted_record
 from harnesses.harness import Harness
 
 
@@ -65,6 +67,19 @@ def scorecard(rollout: Rollout, task: Task, scores: Sequence[Score], cost_usd: f
         cost_usd=cost_usd,
         seconds=max(0.0, rollout.finished_at - rollout.started_at),
     )
+
+
+async def grades(
+    graders: Sequence[Grader], task: Task, rollout: Rollout, state: bytes, keys: Sequence[str] = ()
+) -> list[Score]:
+    """What every grader says of a frozen state, each of the criteria of its own kind; `keys` are masked."""
+    scores: list[Score] = []
+    for grader in graders:
+        criteria = [c for c in task.rubric.criteria if c.grader == grader.name]
+        if criteria:
+            found = await grader.grade(criteria, task, rollout, state)
+            scores += [redacted_record(score, keys) for score in found]
+    return scores
 
 
 def tokens_of(rollout: Rollout) -> int | None:

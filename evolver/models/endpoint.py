@@ -19,7 +19,8 @@ class Limiter:
     """At most `concurrency` callers at once, and no call before the time that the endpoint asked for (`hold`).
 
     A caller keeps its slot while it waits to try again: an endpoint in trouble gets fewer calls, not more.
-    `answered` says whether the endpoint ever did, whatever it said.
+    `answered` says whether the endpoint ever did, whatever it said; `throttled` counts the calls that it turned away as
+    too many, and `asked_s` is the longest time that it asked to be left alone for.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -27,6 +28,7 @@ class Limiter:
         self._not_before = 0.0
         self._door = asyncio.Lock()
         self.answered = False
+        self.throttled, self.asked_s = 0, 0.0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -44,6 +46,7 @@ class Limiter:
 
     def hold(self, seconds: float) -> None:
         """Makes every caller wait: the endpoint said that it is too busy for this long."""
+        self.asked_s = max(self.asked_s, seconds)
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
 

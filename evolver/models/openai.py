@@ -97,6 +97,7 @@ class OpenAIModel:
                                 return completion
                             answer = _Again(self._safe(f"the reply holds no choice: {answer}"), None)
                         last = answer.why
+                        limiter.throttled += answer.throttled
                         if answer.asked_s:
                             limiter.hold(answer.asked_s)
                         wait_s = delay_s(tries - 1, answer.asked_s)
@@ -134,7 +135,7 @@ class OpenAIModel:
         status, said = error.status_code, self._safe(str(body.get("message") or error.response.text or error.message))
         spent = error.code == "insufficient_quota"
         if (status in TRANSIENT or status >= 500) and not spent:
-            return _Again(f"HTTP {status}: {said}", asked_delay_s(error.response.headers))
+            return _Again(f"HTTP {status}: {said}", asked_delay_s(error.response.headers), throttled=status == 429)
         env = self._spec.api_key_env
         todo = {
             401: f"check the key in {env}",
@@ -156,9 +157,11 @@ def _png(request: Request, frame_id: str) -> bytes:
 
 
 class _Again:
-    """A failure that may pass: why, for how long the endpoint asked to be left alone, and whether nobody was there."""
+    """A failure that may pass: why, for how long the endpoint asked to be left alone, whether nobody was there, and
+    whether it turned the call away as one too many."""
 
-    def __init__(self, why: str, asked_s: float | None, *, unreachable: bool = False) -> None:
+    def __init__(self, why: str, asked_s: float | None, *, unreachable: bool = False, throttled: bool = False) -> None:
         self.why = why
         self.asked_s = asked_s
         self.unreachable = unreachable
+        self.throttled = throttled

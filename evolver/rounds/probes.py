@@ -1,0 +1,169 @@
+"""Looks at a round's instruments, made by a worker between its units: whether they still are what they were.
+
+What the first look at endpoint and judge found is kept in the round's folder; every later look is compared with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from devset.task import Task
+from evolver.disk import make_folder, replace
+from evolver.errors import Blamed
+from evolver.models.demonstrator import Demonstrator
+from evolver.protocols import Finding, Model, Privileged, Probe, Request
+from evolver.records import LedgerEntry, Message, Record, Rollout, RolloutKey, Score, Text
+from evolver.rollout import Job, run_rollout
+from evolver.rounds.bench import RUN, Bench
+from evolver.rounds.meter import Meter
+from evolver.rounds.plan import TaskRef
+from evolver.score import grades, scorecard
+from evolver.testing import NoopModel
+from harnesses.harness import Sampling
+
+REQUESTS = Path(__file__).with_name("endpoint_probes.md")
+FOLDER, FIRST_ANSWERS = "instruments", "endpoint.json"
+ENVIRONMENT_TASKS, JUDGE_CASES, ANSWER_TOKENS = 3, 20, 16
+
+
+class Case(Record):
+    """A frozen trajectory with what the judge said of it first: criterion → value."""
+
+    unit: str
+    task: TaskRef
+    rollout: Rollout
+    values: dict[str, float]
+
+
+async def probe(which: Probe, bench: Bench, tasks: Sequence[TaskRef], meter: Meter) -> list[Finding]:
+    """One look at an instrument. What our machines lose says nothing, and is no finding."""
+    match which:
+        case "endpoint":
+            return await _endpoint(bench, meter)
+        case "environment":
+            return await _environment(bench, tasks)
+        case "judge":
+            return await _judge(bench, meter)
+
+
+# --- endpoint ------------------------------------------------------------------------------------------------------
+
+
+async def _endpoint(bench: Bench, meter: Meter) -> list[Finding]:
+    """Fixed short requests at temperature 0: another tokenizer, model or quantisation answers some of them otherwise.
+    The first answers are the baseline; a scripted teacher has no endpoint."""
+    model = meter.around(bench.model)
+    if isinstance(model, Privileged):
+        return []
+    path = bench.store.path / FOLDER / FIRST_ANSWERS
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    answers = {}
+    for line in REQUESTS.read_text(encoding="utf-8").splitlines():
+        if said := await _answer(model, line):
+            answers[line] = said
+    if not before:
+        make_folder(path.parent)
+        replace(path, json.dumps(answers, ensure_ascii=False, indent=1).encode(), only_new=True)
+        return []
+    return [
+        Finding("endpoint", line[:60], before[line] != said, f"{said}, at the start {before[line]}")
+        for line, said in answers.items()
+        if line in before
+    ]
+
+
+async def _answer(model: Model, line: str) -> str | None:
+    """What shows who answers: the tokens that the request counts as, and the beginning of the reply. None for none."""
+    request = Request(
+        messages=(Message(role="user", parts=(Text(text=line),)),),
+        tools=(),
+        sampling=Sampling(temperature=0.0, max_tokens=ANSWER_TOKENS),
+        seed=0,
+    )
+    try:
+        completion = await model.complete(request)
+    except Blamed:
+        return None
+    said = " ".join((completion.text or completion.reasoning).split()).lower().strip(".")
+    return f"{completion.usage.input_tokens} tokens: {said[:40]}"
+
+
+# --- environment ---------------------------------------------------------------------------------------------------
+
+
+async def _environment(bench: Bench, tasks: Sequence[TaskRef]) -> list[Finding]:
+    """On a few tasks of the round, always the same: the known solution succeeds, doing nothing does not. The image is
+    the pinned one."""
+    pinned = bench.opened.capsule.machine.image.digest
+    found = await bench.sandboxes.prepare(bench.harness.environment)
+    findings = [Finding("environment", "image", found != pinned, f"{found}, pinned {pinned}", at_once=True)]
+    for ref in sorted(tasks, key=lambda ref: ref.hash)[:ENVIRONMENT_TASKS]:
+        task = bench.source.task(ref)
+        idle = await _succeeds(bench, task, NoopModel())
+        if idle is not None:
+            findings.append(Finding("environment", f"idle agent on {task.id}", idle))
+        if task.oracle.channels & set(bench.harness.channels):
+            solved = await _succeeds(bench, task, Demonstrator(0.0))
+            if solved is not None:
+                findings.append(Finding("environment", f"known solution of {task.id}", not solved))
+    return findings
+
+
+async def _succeeds(bench: Bench, task: Task, model: Model | Privileged) -> bool | None:
+    key = RolloutKey(
+        purpose="check",
+        harness_id=bench.harness.id,
+        model_id=model.id,
+        task_id=task.id,
+        task_hash=task.hash,
+        split=task.split,
+        attempt=0,
+        seed=0,
+    )
+    job = Job(key, f"probe-{task.hash[:12]}-{model.id}", bench.harness, task, model, RUN, ttl_s=600.0)
+    rollout, state = await run_rollout(job, bench.sandboxes, _not_kept)
+    programs = [grader for grader in bench.graders if grader.name == "program"]
+    scores = [] if state is None else await grades(programs, task, rollout, state)
+    return scorecard(rollout, task, scores, None).success
+
+
+def _not_kept(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- judge ---------------------------------------------------------------------------------------------------------
+
+
+def keep_case(bench: Bench, unit: str, task: TaskRef, rollout: Rollout, scores: Sequence[Score]) -> None:
+    """The first judged units of a round are its frozen cases."""
+    values = {s.criterion: s.value for s in scores if s.grader.startswith("judge:") and s.value is not None}
+    folder = bench.store.path / FOLDER / "judged"
+    if values and rollout.state_sha256 and (not folder.is_dir() or len(list(folder.iterdir())) < JUDGE_CASES):
+        make_folder(folder)
+        case = Case(unit=unit, task=task, rollout=rollout, values=dict(values))
+        replace(folder / f"{unit[:16]}.json", case.model_dump_json().encode(), only_new=True)
+
+
+async def _judge(bench: Bench, meter: Meter) -> list[Finding]:
+    """The frozen cases, judged again: each value that differs is off."""
+    judges = [grader for grader in bench.graders if grader.name == "judge"]
+    findings = []
+    for path in sorted((bench.store.path / FOLDER / "judged").glob("*.json")) if judges else ():
+        case = Case.model_validate_json(path.read_bytes())
+        before = len(bench.store.all(LedgerEntry))
+        # A name of its own: what judging costs here is the probe's, not the unit's.
+        rollout = case.rollout.model_copy(update={"id": f"probe-{case.rollout.id}"})
+        state = bench.store.blob(case.rollout.state_sha256 or "")
+        for score in await grades(judges, bench.source.task(case.task), rollout, state):
+            was = case.values.get(score.criterion)
+            if score.value is not None and was is not None:
+                what = f"{case.rollout.key.task_id}, {score.criterion}"
+                findings.append(Finding("judge", what, score.value != was, f"{score.value:g}, first {was:g}"))
+        for entry in bench.store.since(LedgerEntry, before):
+            if entry.rollout_id == rollout.id:
+                tokens = None if entry.input_tokens is None else entry.input_tokens + (entry.output_tokens or 0)
+                meter.add(entry.calls, tokens, entry.cost_usd, asked=0)
+    return findings

@@ -1,0 +1,85 @@
+"""What a finished or unfinished round has to give: trajectories, found by the manifest alone.
+
+Left out unless asked for: rejected rows, and the rows of suspect shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from evolver.records import Rollout, Scorecard
+from evolver.rounds import shards
+from evolver.rounds.manifest import Closed, Manifest
+from evolver.rounds.shards import check_shard
+
+BATCH = 200
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A played unit, and where it came from: the capsule, the skills its task takes, the worker and its attempt."""
+
+    unit: str
+    capsule_id: str
+    skills: tuple[str, ...]
+    instruction: str
+    worker: str
+    attempt: str
+    rollout: Rollout
+    scorecard: Scorecard
+
+
+def trajectories(round_dir: Path, *, rejected: bool = False, suspect: bool = False) -> Iterator[Trajectory]:
+    """In the order of the plan, shard by shard. Rows of units that nobody could play (`infra`) have no trajectory."""
+    names = ["unit", "capsule_id", "skills", "instruction", "worker", "attempt", "verdict", "rollout", "scorecard"]
+    for path in files(round_dir, suspect=suspect):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH, columns=names):
+                for row in batch.to_pylist():
+                    if row["rollout"] and (rejected or row["verdict"] == "accepted"):
+                        yield _trajectory(row)
+
+
+def files(round_dir: Path, *, suspect: bool = False) -> list[Path]:
+    """The shards that count, each as long as the manifest says. Raises UsageError for one that is not."""
+    manifest, found = Manifest.of(round_dir), []
+    for shard in manifest.shards:
+        if suspect or shard.number not in manifest.suspects:
+            path = round_dir / shards.FOLDER / shard.file
+            check_shard(path, shard, thorough=False)
+            found.append(path)
+    return found
+
+
+def check_round(round_dir: Path) -> Closed | None:
+    """Reads every byte of every shard and compares it with the manifest; the closing line, None for an open round.
+
+    Raises UsageError naming the first that differs."""
+    manifest = Manifest.of(round_dir)
+    for shard in manifest.shards:
+        check_shard(round_dir / shards.FOLDER / shard.file, shard, thorough=True)
+    return manifest.closed
+
+
+def taught_in(round_dir: Path, harness_id: str) -> tuple[dict[str, str], Sequence[tuple[Rollout, Scorecard]]]:
+    """What a student may learn from: task id → instruction, and the accepted rollouts under a harness, with cards."""
+    found = [t for t in trajectories(round_dir) if t.rollout.key.harness_id == harness_id]
+    instructions = {t.rollout.key.task_id: t.instruction for t in found}
+    return instructions, [(t.rollout, t.scorecard) for t in found]
+
+
+def _trajectory(row: dict[str, str]) -> Trajectory:
+    return Trajectory(
+        unit=row["unit"],
+        capsule_id=row["capsule_id"],
+        skills=tuple(row["skills"]),
+        instruction=row["instruction"],
+        worker=row["worker"],
+        attempt=row["attempt"],
+        rollout=Rollout.model_validate_json(row["rollout"]),
+        scorecard=Scorecard.model_validate_json(row["scorecard"]),
+    )
