@@ -15,7 +15,7 @@ from evolver.crossed import difference, mean
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Span, alike_interval, mcnemar_p, nothing, success_interval
 from evolver.population import cards_of, final_cards, per_task, require_one_version, success_value
-from evolver.records import Distillation, Gap, Interval, Scorecard, SeedTest
+from evolver.records import Distillation, Equal, Gap, Interval, Scorecard, SeedTest
 
 if TYPE_CHECKING:
     from evolver.store import Store
@@ -204,21 +204,19 @@ class Part:
     level: float
 
 
-def gap(store: Store, a: str, b: str, part: Part | None = None) -> Gap:
+def gap(store: Store, a: str, b: str, part: Part | None = None, equal: Equal | None = None) -> Gap:
     """The gap of two harness ids on the test split, from what the run holds, or from a part of it.
 
-    Only tasks that every arm has scored count (same versions), and only students of one recipe. The teacher is the one
+    Only tasks that every arm has scored count (same versions), and only students of one recipe, of the variant `equal`
+    where one is named. The teacher is the one
     of the distillations, or the only model that is no student's and played both. A harness against itself is an A/A
     arm: its students are dealt to both sides by turns. Raises UsageError when the arms can't be compared.
     """
-    cards = [
-        card for card in final_cards(store.all(Scorecard)) if card.key.split == "test" and card.key.purpose == "test"
-    ]
-    students = [d for d in store.all(Distillation) if d.teacher_harness in (a, b)]
+    cards, students = cards_on_test(store), _students(store, (a, b), equal)
     if part is not None:
         cards = [card for card in cards if card.key.task_id in part.tasks]
         students = [d for d in students if d.seed in part.seeds]
-    made = _of_one_recipe(students, {a, b})
+    made = _newest(students, {a, b})
     teacher, base = _models(cards, made, (a, b))
     sides = [_side(cards, mine, h, teacher, base) for h, mine in zip((a, b), _dealt(made, a, b), strict=True)]
     tasks = _common_tasks([arm for s in sides for arm in (s.teacher, s.control, *s.students.values()) if arm])
@@ -235,6 +233,8 @@ def gap(store: Store, a: str, b: str, part: Part | None = None) -> Gap:
     name = f"{a}|{b}|{teacher}|{base}|{seeds}|{tasks}|{[d.id for d in made]}"
     if part is not None:
         name += f"|look {part.look} at {part.level}"
+    if equal is not None:
+        name += f"|equal {equal}"
     left_out = [*_coverage(cards, tasks, (a, b)), *_overlength(_dealt(made, a, b))]
     lone = [
         [success_interval(list(_row(arm, tasks)), store.config.seed) for arm in (side.teacher, side.control)]
@@ -260,6 +260,7 @@ def gap(store: Store, a: str, b: str, part: Part | None = None) -> Gap:
         student_p=found.student_p,
         level=level,
         look=None if part is None else part.look,
+        equal=equal,
         mcnemar=_seed_tests(sides, tasks),
         notes=(*found.notes, *_other_recipes(len(students) - len(made)), *left_out),
         at=time.time(),
@@ -283,7 +284,21 @@ def _seed_tests(sides: Sequence[Side], tasks: Sequence[str]) -> tuple[SeedTest, 
     return tuple(tests)
 
 
-def _of_one_recipe(made: Sequence[Distillation], pair: set[str]) -> list[Distillation]:
+def cards_on_test(store: Store) -> list[Scorecard]:
+    """The last card of every attempt on the test split."""
+    return [c for c in final_cards(store.all(Scorecard)) if c.key.split == "test" and c.key.purpose == "test"]
+
+
+def of_one_recipe(store: Store, pair: tuple[str, str], equal: Equal | None = None) -> list[Distillation]:
+    """The students of both harnesses that may be compared: of one recipe, and of the variant where one is named."""
+    return _newest(_students(store, pair, equal), set(pair))
+
+
+def _students(store: Store, pair: tuple[str, str], equal: Equal | None) -> list[Distillation]:
+    return [d for d in store.all(Distillation) if d.teacher_harness in pair and equal in (None, d.equal)]
+
+
+def _newest(made: Sequence[Distillation], pair: set[str]) -> list[Distillation]:
     """The students of the newest recipe that was used under both harnesses, else of the newest one."""
     recipes = [d.recipe for d in reversed(made)]
     shared = (r for r in recipes if {d.teacher_harness for d in made if d.recipe == r} == pair)

@@ -22,7 +22,7 @@ class LookConfig(Section):
 
 
 class CrossedConfig(Section):
-    """Students of the first `seeds` of an arm also play the first `tasks` of the test split under the other harnesses."""
+    """Students of an arm's first `seeds` also play the first `tasks` of the test split under the other harnesses."""
 
     seeds: Annotated[int, Field(ge=1)] = 1
     tasks: Annotated[int, Field(ge=2)]

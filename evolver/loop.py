@@ -26,7 +26,7 @@ from evolver.race import (
 from evolver.selfcheck import self_checks
 from evolver.stages import require_open, require_teacher_of_stage
 from evolver.stops import End, Stop, preflight, reached
-from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps
+from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps, orders_of
 from evolver.turns import Seat, next_candidate
 
 Tasks = Callable[[Split, int | None], Sequence[Task]]
@@ -81,4 +81,4 @@ async def _follow_promotions(lab: Lab, distil: Distil) -> None:
     if population.incumbent is not None:
         lab.library.advance(lab.config.lineage, population.incumbent)
     chosen = population.lineage[1 : 1 + lab.config.distil.max_promotions]
-    await ensure_students(lab, chosen, distil)
+    await ensure_students(lab, orders_of(lab, chosen), distil)

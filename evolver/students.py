@@ -6,29 +6,68 @@ import asyncio
 import ctypes
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from devset.task import Task
+from evolver.crossing import crossing
 from evolver.errors import BudgetSpent, UsageError
 from evolver.gap import Part, gap
 from evolver.lab import Lab
 from evolver.race import interleaved, record_evaluation
-from evolver.records import Distillation, Gap, Scorecard
+from evolver.records import Crossing, Distillation, Equal, Gap, Scorecard
 
-# (run directory, harness id, seed, test tasks or all of the run's) → exit code
-Distil = Callable[[Path, str, int, int | None], Awaitable[int]]
 BUDGET_EXIT = 4
 PR_SET_PDEATHSIG = 1
 PATIENCE_S = 10.0
 TELL_EVERY_S = 60.0
+Pair = tuple[str, str]
 
 
-async def distil_in_child(run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
+@dataclass(frozen=True)
+class Order:
+    """A student that is wanted: of `seed`, from the teacher under a harness, measured on the first `test_tasks` of the
+    run's (None: on all). `equal` names a variant (None: the recipe's own). It also plays the first `under_tasks` under
+    each of the harnesses `under`."""
+
+    harness_id: str
+    seed: int
+    test_tasks: int | None = None
+    equal: Equal | None = None
+    under: tuple[str, ...] = ()
+    under_tasks: int = 0
+
+    @property
+    def options(self) -> list[str]:
+        """The same, as options of `evolver distil`."""
+        given = ["--seed", str(self.seed)]
+        given += [] if self.test_tasks is None else ["--test-tasks", str(self.test_tasks)]
+        given += [] if self.equal is None else ["--equal", self.equal]
+        return given + [word for other in self.under for word in ("--test-tasks", f"{self.under_tasks}@{other}")]
+
+    def is_made(self, lab: Lab, tasks: Sequence[Task]) -> bool:
+        """Whether the student is there and has played these test tasks, and those under other harnesses."""
+        made = [
+            d
+            for d in lab.store.all(Distillation)
+            if (d.teacher_harness, d.seed) == (self.harness_id, self.seed) and self.equal in (None, d.equal)
+        ]
+        if not made:
+            return False
+        mine = [c.key for c in lab.store.all(Scorecard) if c.key.model_id == made[-1].student_model]
+        played = {(key.harness_id, key.task_id) for key in mine}
+        wanted = {(self.harness_id, task.id) for task in tasks[: self.test_tasks]}
+        return wanted | {(h, task.id) for h in self.under for task in tasks[: self.under_tasks]} <= played
+
+
+Distil = Callable[[Path, Order], Awaitable[int]]  # (run directory, what is wanted) → exit code
+
+
+async def distil_in_child(run_dir: Path, order: Order) -> int:
     """Runs `evolver distil` and returns its exit code; its output passes through."""
-    fewer = [] if test_tasks is None else ["--test-tasks", str(test_tasks)]
-    return await run_python("-m", "evolver", "distil", str(run_dir), harness_id, "--seed", str(seed), *fewer)
+    return await run_python("-m", "evolver", "distil", str(run_dir), order.harness_id, *order.options)
 
 
 async def run_python(*arguments: str) -> int:
@@ -54,38 +93,30 @@ async def _end(child: asyncio.subprocess.Process) -> None:
         await child.wait()
 
 
-async def ensure_students(
-    lab: Lab, harness_ids: Sequence[str], distil: Distil, tasks: Sequence[Task] | None = None, seeds: int | None = None
-) -> None:
-    """Distils what is missing: the first `seeds` of the config's, each measured on `tasks` (absent: on all).
+async def ensure_students(lab: Lab, orders: Sequence[Order], distil: Distil, tasks: Sequence[Task] = ()) -> None:
+    """Distils what is missing of `orders`, whose test tasks are among `tasks` (none: it is enough that they are there).
 
     A failed child is reported and costs its lineage nothing; a resumed run tries again. Raises BudgetSpent when a child
     stopped at a cap.
     """
-    wanted = [(h, seed) for h in dict.fromkeys(harness_ids) for seed in lab.config.distil.seeds[:seeds]]
-    for done, (harness_id, seed) in enumerate(wanted):
-        if _is_made(lab, harness_id, seed, tasks or ()):
+    for done, order in enumerate(orders):
+        if order.is_made(lab, tasks):
             continue
-        what = f"distil {harness_id[:12]}, seed {seed}"
-        lab.tell(what, done, len(wanted), {})
-        child = distil(lab.store.path, harness_id, seed, None if tasks is None else len(tasks))
-        code = await _told(child, partial(lab.tell, what, done, len(wanted), {}))
+        named = f"{order.harness_id[:12]}, seed {order.seed}" + (f", equal {order.equal}" if order.equal else "")
+        what = f"distil {named}"
+        lab.tell(what, done, len(orders), {})
+        child = distil(lab.store.path, order)
+        code = await _told(child, partial(lab.tell, what, done, len(orders), {}))
         if code == BUDGET_EXIT:
-            raise BudgetSpent(
-                f"a cap was reached while distilling {harness_id[:12]} (seed {seed}): raise it, run it again"
-            )
+            raise BudgetSpent(f"a cap was reached while distilling {named}: raise it, run it again")
         if code != 0:
-            again = f"evolver distil {lab.store.path} {harness_id[:12]} --seed {seed}"
-            lab.tell(f"{what} FAILED with exit code {code}; `{again}`", done, len(wanted), {})
+            again = f"evolver distil {lab.store.path} {order.harness_id[:12]} {' '.join(order.options)}"
+            lab.tell(f"{what} FAILED with exit code {code}; `{again}`", done, len(orders), {})
 
 
-def _is_made(lab: Lab, harness_id: str, seed: int, tasks: Sequence[Task]) -> bool:
-    """Whether the student is there and has played these test tasks."""
-    made = [d for d in lab.store.all(Distillation) if (d.teacher_harness, d.seed) == (harness_id, seed)]
-    if not made or not tasks:
-        return bool(made)
-    played = {c.key.task_id for c in lab.store.all(Scorecard) if c.key.model_id == made[-1].student_model}
-    return {task.id for task in tasks} <= played
+def orders_of(lab: Lab, harness_ids: Sequence[str]) -> list[Order]:
+    """A student of every seed of the config from each harness, measured on all test tasks."""
+    return [Order(h, seed) for h in dict.fromkeys(harness_ids) for seed in lab.config.distil.seeds]
 
 
 async def _told(training: Awaitable[int], tell: Callable[[], None]) -> int:
@@ -99,37 +130,87 @@ async def _told(training: Awaitable[int], tell: Callable[[], None]) -> int:
         task.cancel()
 
 
-async def measure_gaps(lab: Lab, pairs: Sequence[tuple[str, str]], tasks: Sequence[Task], distil: Distil) -> None:
-    """One Gap record a pair; with looks (`[gap] looks`), one a look until the gap is found or the looks are used up.
+@dataclass(frozen=True)
+class Measure:
+    """One gap to be measured: a pair, a variant, and the look (None: without looks), with the students it takes."""
 
-    Raises UsageError when there are fewer test tasks than the last look wants.
+    pair: Pair
+    equal: Equal | None
+    part: Part | None
+    orders: tuple[Order, ...]
+    tasks: tuple[Task, ...]
+
+
+def measures(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task]) -> Iterator[list[Measure]]:
+    """The looks of each variant and pair, in their order; a list of one where the config has no looks."""
+    rules, all_seeds = lab.config.gap, lab.config.distil.seeds
+    for equal in _variants(lab):
+        for pair in pairs:
+            others = _others(lab, pairs, equal)
+            if not rules.looks:
+                wanted = tuple(others(Order(h, seed, None, equal)) for h in dict.fromkeys(pair) for seed in all_seeds)
+                yield [Measure(pair, equal, None, wanted, tuple(tasks))]
+                continue
+            looks = []
+            for look, size in enumerate(rules.sizes):
+                seeds = rules.seeds_of(pair, all_seeds, size)
+                part = Part(look, seeds, frozenset(task.id for task in tasks[: size.tasks]), rules.level(look))
+                wanted = tuple(others(Order(h, s, size.tasks, equal)) for h in dict.fromkeys(pair) for s in seeds)
+                looks.append(Measure(pair, equal, part, wanted, tuple(tasks[: size.tasks])))
+            yield looks
+
+
+def _variants(lab: Lab) -> tuple[Equal | None, ...]:
+    return lab.config.gap.equal or (None,)
+
+
+def _others(lab: Lab, pairs: Sequence[Pair], equal: Equal | None) -> Callable[[Order], Order]:
+    """Adds to an order the harnesses that its own is paired with, where the student is to play crossed: the first
+    seeds of the first variant."""
+    crossed = lab.config.gap.crossed
+
+    def with_others(order: Order) -> Order:
+        mine = order.harness_id
+        found = tuple(dict.fromkeys(h for pair in pairs if mine in pair for h in pair if h != mine))
+        if crossed is None or not found or equal != _variants(lab)[0]:
+            return order
+        first = lab.config.distil.seeds[: crossed.seeds]
+        return replace(order, under=found, under_tasks=crossed.tasks) if order.seed in first else order
+
+    return with_others
+
+
+async def measure_gaps(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task], distil: Distil) -> None:
+    """One Gap record a pair and variant; with looks (`[gap] looks`), one a look until the gap is found or the looks are
+    used up. Then, with `gap.crossed`, one Crossing record a pair of two harnesses.
+
+    Raises UsageError when there are fewer test tasks than the last look, or the crossed play, wants.
     """
-    last = lab.config.gap.sizes[-1:]
-    if pairs and last and last[0].tasks > len(tasks):
-        raise UsageError(f"gap.looks wants {last[0].tasks} test tasks, there are {len(tasks)}")
-    for pair in pairs:
-        for look, size in enumerate(lab.config.gap.sizes):
-            level = lab.config.gap.level(look)
-            seeds = lab.config.distil.seeds[: size.seeds]
-            part = Part(look, seeds, frozenset(task.id for task in tasks[: size.tasks]), level)
-            found = await _measured(lab, pair, tasks[: size.tasks], distil, part)
-            if found.found:
+    rules = lab.config.gap
+    wants = [("gap.looks", size.tasks) for size in rules.sizes[-1:]]
+    wants += [("gap.crossed", rules.crossed.tasks)] if rules.crossed else []
+    for name, wanted in wants:
+        if pairs and wanted > len(tasks):
+            raise UsageError(f"{name} wants {wanted} test tasks, there are {len(tasks)}")
+    for looks in measures(lab, pairs, tasks):
+        for measure in looks:
+            if (await _measured(lab, measure, tasks, distil)).found:
                 break
-        if not lab.config.gap.looks:
-            await _measured(lab, pair, tasks, distil, None)
+    for a, b in pairs:
+        found = crossing(lab.store, a, b, _variants(lab)[0]) if rules.crossed and a != b else None
+        if found is not None and lab.store.get(Crossing, found.id) is None:
+            lab.record(found)
 
 
-async def _measured(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], distil: Distil, part: Part | None) -> Gap:
+async def _measured(lab: Lab, wanted: Measure, tasks: Sequence[Task], distil: Distil) -> Gap:
     """Teachers on these test tasks side by side, their students where missing, then the record."""
-    a, b = pair
-    await lab.score(interleaved(dict.fromkeys(pair, range(1)), tasks, "test"), label=f"test {a[:12]} and {b[:12]}")
-    for harness_id in dict.fromkeys(pair):
-        record_evaluation(lab, harness_id, "test", tasks)
-    if part is None:
-        await ensure_students(lab, pair, distil)
-    else:
-        await ensure_students(lab, pair, distil, tasks, len(part.seeds))
-    found = gap(lab.store, a, b, part)
+    (a, b), part = wanted.pair, wanted.part
+    arms = interleaved(dict.fromkeys(wanted.pair, range(1)), wanted.tasks, "test")
+    await lab.score(arms, label=f"test {a[:12]} and {b[:12]}")
+    for harness_id in dict.fromkeys(wanted.pair):
+        record_evaluation(lab, harness_id, "test", wanted.tasks)
+    await ensure_students(lab, wanted.orders, distil, tasks)
+    found = gap(lab.store, a, b, part, wanted.equal)
     if lab.store.get(Gap, found.id) is None:
         lab.record(found)
     return found

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from evolver.records import Equal
+
 if TYPE_CHECKING:
     from evolver.records import Rollout, Scorecard
     from evolver.store import Store
+    from training.recipe import Recipe
 
 Format = Literal["trl", "verl", "swift", "llamafactory", "tokens"]
 
@@ -22,15 +25,22 @@ def distil(
     recipe: Annotated[
         str | None, typer.Option(help="Name or YAML file of a recipe; the run's choice if absent.")
     ] = None,
+    equal: Annotated[
+        Equal | None, typer.Option(help="What arms have alike: accepted or attempted rollouts; the recipe's if absent.")
+    ] = None,
     test_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Test tasks that it is measured on; the run's if absent.")
+        list[str] | None,
+        typer.Option(
+            metavar="N[@OTHER]", help="Test tasks it is measured on (all if absent); N@OTHER: N under that harness too."
+        ),
     ] = None,
 ) -> None:
     """Trains a student on the teacher's rollouts under a harness, and measures it with its untrained control.
 
     \b
-    Example:
+    Examples:
       evolver distil runs/demo beta1 --seed 1 --recipe demo
+      evolver distil runs/demo beta1 --test-tasks 100 --test-tasks 50@beta2
     """
     import os
 
@@ -38,20 +48,36 @@ def distil(
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # Threads that spin while they wait make each other, and the sandboxes beside them, several times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    asyncio.run(_distil(run, harness, seed, test_tasks, recipe))
+    from evolver.store import Store
+    from training.recipe import load_recipe
+
+    chosen = load_recipe(recipe or Store.open(run).config.distil.recipe)
+    if equal is not None:
+        chosen = chosen.model_copy(update={"equal": equal})
+    asyncio.run(_distil(run, harness, seed, chosen, _counts(test_tasks or [])))
 
 
-async def _distil(run: Path, name: str, seed: int, test_tasks: int | None, recipe_name: str | None) -> None:
+def _counts(given: list[str]) -> dict[str, int]:
+    """Harness → test tasks, of `N` (its own harness, named "") and `N@HARNESS`."""
+    from evolver.errors import UsageError
+
+    counts = {}
+    for text in given:
+        number, _, other = text.partition("@")
+        if not number.isdecimal() or int(number) < 1:
+            raise UsageError(f"--test-tasks takes a number from 1 or NUMBER@HARNESS, got {text!r}")
+        counts[other] = int(number)
+    return counts
+
+
+async def _distil(run: Path, name: str, seed: int, recipe: Recipe, played: dict[str, int]) -> None:
     from evolver.calibrate import require_fit_judge
     from evolver.commands.harness import resolved
     from evolver.commands.talk import run_console, say
     from evolver.ground import tasks_of
     from evolver.lab import open_lab
-    from evolver.store import Store
     from training.distil import Splits, distil
-    from training.recipe import load_recipe
 
-    recipe = load_recipe(recipe_name or Store.open(run).config.distil.recipe)
     async with open_lab(run) as lab:
         console = run_console(lab.store)
         lab.observers.append(console)
@@ -59,7 +85,9 @@ async def _distil(run: Path, name: str, seed: int, test_tasks: int | None, recip
         limits = lab.config.tasks
         test = tasks_of(lab.store, "test", limits.test, "distil")
         train = tasks_of(lab.store, "train", limits.train, "distil")
-        splits = Splits(train=tuple(train), test=tuple(test), measured=test_tasks)
+        own = played.pop("", None)
+        crossed = {resolved(lab.library, other): n for other, n in played.items()}
+        splits = Splits(train=tuple(train), test=tuple(test), measured=own, crossed=crossed)
         require_fit_judge(lab, [*splits.train, *splits.test])
         try:
             made = await distil(lab, harness_id, splits, recipe, seed, say)

@@ -1,5 +1,7 @@
 """One student from one frozen harness: train rollouts → rows → fine-tuning → student and control on the test split.
 
+The student may also play under other harnesses, and how hard its own was to learn from is taken down.
+
 Every step finds what an earlier, killed call left (rollouts in the store, the checkpoint on disk), so the same call
 finishes it. The Distillation record comes last: it says that student, control and teacher are measured.
 """
@@ -25,6 +27,8 @@ from evolver.records import Distillation, Rollout, Scorecard
 from training.checkpoints import base_checkpoint
 from training.cost import shape_of, training_flop
 from training.filter import as_lines
+from training.learnability import take_down
+from training.pack import Packing
 from training.recipe import Recipe
 from training.render import Renderer, load_tokenizer
 from training.rows import Rows, build_rows
@@ -39,7 +43,10 @@ LEFT_OUT = "left_out.jsonl"
 
 
 class Training(BaseModel):
-    """What fine-tuning left beside the checkpoint (`trained.json`); `flop` of the whole stage, by training.cost."""
+    """What fine-tuning left beside the checkpoint (`trained.json`); `flop` of the whole stage, by training.cost.
+
+    `logit_shift`: the largest change of a logit on the first row; `packing` None when rows were not packed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,17 +56,20 @@ class Training(BaseModel):
     seconds: float
     tokens_per_s: float
     flop: float | None = None
+    logit_shift: float | None = None
+    packing: Packing | None = None
 
 
 class Splits(BaseModel):
     """The tasks that a distillation may learn from, and those that nothing may be learned from; it is measured on the
-    first `measured` of these (absent: on all)."""
+    first `measured` of these (absent: on all), and under other harnesses on the first `crossed[harness id]`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: tuple[Task, ...]
     test: tuple[Task, ...]
     measured: int | None = None
+    crossed: dict[str, int] = {}
 
 
 async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed: int, say: Say) -> Distillation:
@@ -79,7 +89,8 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     checkpoint = lab.store.path / "students" / student_id
     trained = _trained(checkpoint, rows, recipe, seed, base, say)
     _write_card(checkpoint, student_id, recipe, renderer, seed)
-    await _measure(lab, harness_id, splits.test[: splits.measured], recipe, checkpoint)
+    await _measure(lab, harness_id, splits, recipe, checkpoint)
+    take_down(lab, harness_id, splits.test, recipe, checkpoint)
     record = Distillation(
         id=f"distil-{_hash(harness_id, student_id)}",
         teacher_harness=harness_id,
@@ -135,10 +146,10 @@ def _trained(checkpoint: Path, rows: Rows, recipe: Recipe, seed: int, base: Path
         f"learned) x {recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
     )
     done: Trained = train(rows.rows, recipe, seed, base, checkpoint, say)
-    flop = training_flop(rows.rows, shape_of(checkpoint, recipe.frozen_layers), recipe.epochs)
+    flop = training_flop(rows.rows, shape_of(checkpoint, recipe), recipe.epochs)
     say(
         f"training: {done.seconds:.0f} s, {done.tokens_per_s:.0f} tokens/s, {flop:.2e} FLOP, "
-        f"loss {done.loss_first:.3f} → {done.loss_last:.3f}"
+        f"loss {done.loss_first:.3f} → {done.loss_last:.3f}, logits changed by up to {done.logit_shift:.2f}"
     )
     result = Training(**vars(done), flop=flop)
     _write(checkpoint / LEFT_OUT, as_lines(rows.left_out))
@@ -151,8 +162,9 @@ def _write_card(checkpoint: Path, student_id: str, recipe: Recipe, renderer: Ren
     _write(checkpoint / CARD, card.model_dump_json(indent=1))
 
 
-async def _measure(lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Recipe, checkpoint: Path) -> None:
-    """Teacher, student and untrained control on the test split, by the same rollout code."""
+async def _measure(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, checkpoint: Path) -> None:
+    """Teacher, student and untrained control on the test split, by the same rollout code; the student also crossed."""
+    tasks = splits.test[: splits.measured]
     attempts = [Attempt(harness_id, task, "test") for task in tasks]
     where = f"under {harness_id[:12]}"
     await lab.score(attempts, label=f"teacher on test {where}")
@@ -162,6 +174,10 @@ async def _measure(lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Rec
     for who, model in (("student", lambda: open_student(checkpoint)), ("untrained", lambda: open_untrained(recipe))):
         async with _served(model) as student:
             await lab.score(attempts, model=student, role="student", label=f"{who} on test {where}", executor=many)
+            for other, number in splits.crossed.items() if who == "student" else ():
+                crossed = [Attempt(other, task, "test") for task in splits.test[:number]]
+                label = f"{who} of {harness_id[:12]} on test under {other[:12]}"
+                await lab.score(crossed, model=student, role="student", label=label, executor=many)
         record_evaluation(lab, harness_id, "test", tasks, model_id=student.id)
 
 

@@ -39,7 +39,7 @@ from evolver.records import (
     Scorecard,
 )
 from evolver.stops import Stop
-from evolver.students import measure_gaps
+from evolver.students import Order, measure_gaps
 from harnesses.library import Library
 from harnesses.tree import harness_from_files, read_tree, seed_path, tree_files
 from tests.evolver.cards import Coin, a_task, coin_lab, split_tasks
@@ -73,9 +73,10 @@ class Students:
     asked: list[tuple[str, int]] = field(default_factory=list)
     tasks: list[int | None] = field(default_factory=list)
 
-    async def __call__(self, run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
+    async def __call__(self, run_dir: Path, order: Order) -> int:
+        harness_id, seed = order.harness_id, order.seed
         self.asked.append((harness_id, seed))
-        self.tasks.append(test_tasks)
+        self.tasks.append(order.test_tasks)
         code = self.exits.get(harness_id, 0)
         if code == 0:
             self.lab.store.append(
