@@ -91,7 +91,8 @@ def prove(
     """Runs the gate on a sample: every composition rule by doing, wrong solutions, each oracle on fresh machines.
 
     Then every task of the set gets its verdict, which `evolver run` and `evolver generate` go by: its own, or that of
-    its template. Proofs that are there are not made again. Exit code 1: too many are refused, nothing is let in.
+    its template. Proofs that are there count, and are not made again. Exit code 1: too many are refused, nothing is let
+    in.
 
     \b
     Examples:
@@ -100,6 +101,7 @@ def prove(
     """
     from devset.forge.sets import SETTINGS, SetError, read_rows, remade, skills_of
     from devset.forge.settings import read_settings
+    from evolver.composed import read_proofs
     from evolver.forged import sample_of, sampled, verdicts, write_verdicts
     from evolver.imports import VERDICTS
 
@@ -109,7 +111,9 @@ def prove(
             raise UsageError(f"{folder}: no forged tasks in it; `evolver forge make {folder}` writes them")
         settings = read_settings(folder / SETTINGS)
         families = skills_of(settings)
-        chosen = [remade(row, families) for row in sample_of(rows, sample or len(rows), settings.seed)]
+        known = read_proofs(folder / PROOFS)
+        wanted = {row.id for row in sample_of(rows, sample or len(rows), settings.seed)}
+        chosen = [remade(row, families) for row in rows if row.id in wanted or row.id in known]
     except SetError as error:
         raise UsageError(str(error)) from error
     tell = say if as_json else typer.echo

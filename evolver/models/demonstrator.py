@@ -25,6 +25,8 @@ GRID = 999
 POLL_S = 0.3
 PATIENCE_S = 25.0
 SETTLE_S = 20.0  # a cap: a key sent before a window is drawn is lost, however long that takes
+CLOSES = ("ctrl+q", "ctrl+w")
+PROCESSES = "cat /proc/[0-9]*/comm 2>/dev/null | sort"
 FILES = "find ~ -path '*/.*' -prune -o -type f -printf '%T@ %s %p\\n'"  # each with its time and size
 CANNOT = "what is asked for can't be done on this machine"
 
@@ -87,6 +89,7 @@ class BoundDemonstrator:
         self._looked = False
         self._slipped = False
         self._unsaved: str | None = None  # the files before a save that takes its time
+        self._closing: int | None = None  # how many windows there were before one was asked to close
 
     async def complete(self, request: Request) -> Completion:
         tools = offered(request.tools)
@@ -138,14 +141,15 @@ class BoundDemonstrator:
         """Calls until the next turn starts: at a summary, or where the screen must be read again after a call."""
         steps = self._task.oracle.gui or ()
         await self._wait_for_save()
+        await self._wait_for_close()
         while self._next < len(steps) and len(reply.calls) < self._max_calls:
             step = steps[self._next]
             if reply.calls and (step.summary or step.target or step.to or step.wait_window):
                 break
             arguments = await self._arguments(step)
             self._next += 1
-            if step.keys == "ctrl+s" and [after.action for after in steps[self._next : self._next + 1]] == ["wait"]:
-                self._unsaved = await self._files()
+            if [after.action for after in steps[self._next : self._next + 1]] == ["wait"]:
+                await self._before_waiting(step)
             if not reply.calls:
                 reply.text = step.summary or _in_words(step)
             self._add(reply, tool, arguments)
@@ -200,6 +204,24 @@ class BoundDemonstrator:
         while not any(title in window for window in await self._sandbox.windows()):
             if time.monotonic() > deadline:
                 raise _Lost(f"no window titled {title!r} has opened")
+            await asyncio.sleep(POLL_S)
+
+    async def _before_waiting(self, step: GuiStep) -> None:
+        """Notes how things are before a key that takes its time, which is why the oracle waits after it."""
+        if step.keys == "ctrl+s":
+            self._unsaved = await self._files()
+        elif step.keys in CLOSES:
+            self._closing = len(await self._sandbox.windows())
+
+    async def _wait_for_close(self) -> None:
+        """After a window was asked to close and the oracle's own wait: until it is gone and its program has ended, or
+        has come to rest. An office program that is still about to end takes a document that is opened then with it."""
+        before, self._closing = self._closing, None
+        deadline, now = self._deadline(), ""
+        while before is not None and time.monotonic() < deadline:
+            last, now = now, (await self._sandbox.exec(PROCESSES, timeout_s=PATIENCE_S)).output
+            if now == last and len(await self._sandbox.windows()) < before:
+                break
             await asyncio.sleep(POLL_S)
 
     async def _wait_for_save(self) -> None:

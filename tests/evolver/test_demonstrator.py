@@ -12,7 +12,7 @@ import pytest
 from devset.task import Criterion, GuiStep, GuiTarget, Oracle, Rubric, Task, TerminalStep
 from evolver.config import DemonstratorSpec
 from evolver.models import make_model
-from evolver.models.demonstrator import FILES, Demonstrator, find
+from evolver.models.demonstrator import FILES, PROCESSES, Demonstrator, find
 from evolver.models.slips import off_target, wrong_argument, wrong_character
 from evolver.protocols import Act, Element, Model, Privileged, Ran, Request
 from evolver.records import Completion, Message, Text, ToolSpec
@@ -321,6 +321,39 @@ async def test_it_ends_once_the_file_is_written_and_stands_still_however_late_th
 
 async def test_a_save_that_never_comes_is_not_waited_for_for_ever() -> None:
     took, looks = await saved(["old"], patience_s=0.5)
+    assert looks > 1 and 0.5 < took < 5
+
+
+async def closed(windows: list[list[str]], programs: list[str], patience_s: float) -> tuple[float, int]:
+    """Closes a window and clicks; `windows` and `programs` are what is there at each look. Returns the seconds until
+    the click, and how often the programs were looked at."""
+    sandbox, shown, looks = FakeSandbox(screen=SCREEN), list(windows), list(programs)
+    sandbox.shown = [Element("push button", "Save", 0, 0, 10, 10)]
+    sandbox.answers[PROCESSES] = lambda _: Ran(0, looks.pop(0) if len(looks) > 1 else looks[0])
+
+    async def seen(*, drawn: bool = False) -> list[str]:
+        return shown.pop(0) if len(shown) > 1 else shown[0]
+
+    sandbox.windows = seen  # type: ignore[method-assign]
+    steps = (
+        GuiStep(action="key", keys="ctrl+q", summary="Close it."),
+        GuiStep(action="wait", seconds=0.1),
+        GuiStep(action="left_click", target=SAVE, summary="Click."),
+    )
+    started = time.monotonic()
+    bound = Demonstrator(patience_s=patience_s).bind(task(Oracle(gui=steps)), sandbox, "r-1", max_calls=15)
+    log = await play(sandbox, bound, SPECS["alpha"])
+    assert arguments(log)[-1] == [SUCCESS]
+    return time.monotonic() - started, sandbox.commands.count(PROCESSES)
+
+
+async def test_a_window_that_is_to_close_is_waited_for_until_its_program_rests() -> None:
+    one, none = ["Book.xlsx"], list[str]()
+    _, looks = await closed([one, one, none], ["office", "office", "office", "desktop"], patience_s=25)
+    assert looks == 3  # there it is gone, and nothing has changed since the look before
+    _, looks = await closed([one, none], ["office", "ending", "desktop"], patience_s=25)
+    assert looks == 4
+    took, looks = await closed([one], ["office"], patience_s=0.5)  # a question holds it open: that is no reason to hang
     assert looks > 1 and 0.5 < took < 5
 
 
