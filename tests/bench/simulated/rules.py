@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
@@ -13,12 +14,12 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from devset.task import Split
-from evolver.archive import Cell, Member, draw_parent, tallies
+from evolver.archive import Cell, Member, draw_parent
 from evolver.compare import Arms, Comparison, compare
 from evolver.config import ArchiveConfig, RaceConfig
 from evolver.decide import Case, Step, confirm_steps, decide, race_look, steps, undecided
 from evolver.guards import Facts
-from evolver.population import Population
+from evolver.population import Population, by_task, tally
 from evolver.records import Candidate, Decision, Look, Manifest, Purpose, RolloutKey, Scorecard
 
 SIZES = {"dev": 60, "select": 40, "anywhere": 400}
@@ -32,6 +33,10 @@ FACTS = Facts(
     lost=((0, 1), (0, 1)),
 )
 Chances = NDArray[np.float64]
+
+
+def tallies(cards: Sequence[Scorecard]) -> dict[str, tuple[int, int]]:
+    return {task: tally(part) for task, part in by_task(cards).items()}
 
 
 @dataclass(frozen=True)
