@@ -29,6 +29,7 @@ from training.cost import shape_of, training_flop
 from training.filter import as_lines
 from training.learnability import take_down
 from training.pack import Packing
+from training.pack import Packing
 from training.recipe import Recipe
 from training.render import Renderer, load_tokenizer
 from training.rows import Rows, build_rows
@@ -56,6 +57,8 @@ class Training(BaseModel):
     seconds: float
     tokens_per_s: float
     flop: float | None = None
+    logit_shift: float | None = None
+    packing: Packing | None = None
     logit_shift: float | None = None
     packing: Packing | None = None
 

@@ -1,7 +1,7 @@
-"""Rows → packs: many rows in one sequence of fixed length, each seeing itself alone.
+"""Rows → packs: many rows in one sequence of bounded length, each seeing itself alone (training.attention).
 
-Best fit, longest first, over all rows at once: as TRL's `bfd`, which packs batch by batch of a dataset and whose packs
-need flash attention; here a pack brings its own positions and mask, so that it trains on any device.
+Best fit, longest first, over all rows at once, as TRL's `bfd`, which has no packs of rows with pictures. The tokens of
+a picture are ids of its row, so they count as any others and a picture is never cut.
 """
 
 from __future__ import annotations
@@ -9,15 +9,28 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
 
 from evolver.errors import UsageError
 from training.rows import Row
 
-if TYPE_CHECKING:
-    import torch
-
 PACK_TOKENS = 32_768
+
+
+class Packing(BaseModel):
+    """How full the packs of a stage were, as `trained.json` has it: `density` 0..1, `waste` in tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    packs: int
+    size: int
+    tokens: int
+    waste: int
+    density: float
+
+    def __str__(self) -> str:
+        return f"{self.packs} packs of {self.size:,} tokens, {self.density:.2%} full, {self.waste:,} tokens empty"
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,12 @@ class Packs:
         """Share of the packs that is rows, 0..1; 1 for no packs."""
         return self.tokens / (len(self.packs) * self.size) if self.packs else 1.0
 
+    @property
+    def report(self) -> Packing:
+        return Packing(
+            packs=len(self.packs), size=self.size, tokens=self.tokens, waste=self.waste, density=self.density
+        )
+
 
 def pack(rows: Sequence[Row], size: int = PACK_TOKENS) -> Packs:
     """Best-fit-decreasing. Equal rows keep their order, so the same rows give the same packs.
@@ -60,29 +79,3 @@ def pack(rows: Sequence[Row], size: int = PACK_TOKENS) -> Packs:
         packs[number].append(row)
         insort(room, (left - length, number))
     return Packs(tuple(map(tuple, packs)), size)
-
-
-@dataclass(frozen=True)
-class PackedBatch:
-    """One pack as a model takes it: shapes (1, tokens), and (1, 1, tokens, tokens) of the additive mask.
-
-    Positions start at 0 in each row. The first label of a row is never learned: what stands before it is another row.
-    """
-
-    input_ids: torch.Tensor
-    position_ids: torch.Tensor
-    attention_mask: torch.Tensor
-    labels: torch.Tensor
-
-
-def packed_batch(rows: Sequence[Row]) -> PackedBatch:
-    """A token sees itself and what is before it in its own row, and nothing else."""
-    import torch
-
-    ids = torch.tensor([[token for row in rows for token in row.ids]])
-    positions = torch.tensor([[position for row in rows for position in range(len(row.ids))]])
-    owner = torch.tensor([number for number, row in enumerate(rows) for _ in row.ids])
-    seen = (owner[:, None] == owner[None, :]).tril()
-    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)[None, None]
-    labels = torch.tensor([[label for row in rows for label in (-100, *row.labels[1:])]])
-    return PackedBatch(ids, positions, mask, labels)

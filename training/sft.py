@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evolver.errors import UsageError
+from evolver.errors import NotReady, UsageError
+from training.attention import use_attention
+from training.batches import dataset_of
 from training.checkpoints import load_model
+from training.pack import Packing, pack
 from training.recipe import Recipe
 from training.render import END, PAD, START
 from training.rows import Row
+from training.weights import adapter_of, freeze, logit_shift, save
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-    from trl import SFTConfig
+    from transformers import PreTrainedTokenizerBase, TrainerCallback
+    from trl import SFTConfig, SFTTrainer
 
 LOG_EVERY_S = 10.0
 Say = Callable[[str], None]
@@ -26,77 +29,86 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Trained:
-    """Losses are nats per learned token, each over one optimizer step's rows."""
+    """Losses are nats per learned token, each over one optimizer step's rows; `logit_shift` is the largest change of
+    a logit on the first row; `packing` None when rows were not packed."""
 
     loss_first: float
     loss_last: float
     steps: int
     seconds: float
     tokens_per_s: float
+    logit_shift: float
+    packing: Packing | None
 
 
 def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path, say: Say) -> Trained:
     """Fine-tunes `base` on the rows and leaves weights and tokenizer in `out`.
 
-    Killed half-way, the same call resumes from the last whole epoch. UsageError when no token is under the loss.
+    Killed half-way, the same call resumes from the last whole epoch. Raises UsageError when no token is under the loss
+    or nothing was learned, NotReady when the recipe's device is not here.
     """
     if not any(any(row.loss[1:]) for row in rows):
         raise UsageError("no token is under the loss: there is nothing to learn from these rows")
-    from transformers.trainer_callback import PrinterCallback
-
-    work = out.with_name(f"{out.name}.partial")
+    _require_device(recipe)
     started = time.monotonic()
-    model = _frozen(load_model(base, recipe.dtype), recipe)
-    trainer_class, progress = _classes(say)
-    trainer = trainer_class(
+    work = out.with_name(f"{out.name}.partial")
+    packs = None if recipe.pack_tokens is None else pack(rows, recipe.pack_tokens)
+    if packs is not None:
+        say(f"training: {packs.report}")
+    trainer = trainer_for([[row] for row in rows] if packs is None else packs.packs, recipe, seed, base, work)
+    trainer.add_callback(_progress(say))
+    first, checkpoint = max(_whole_checkpoints(work), default=(0, None))
+    trainer.train(resume_from_checkpoint=checkpoint)
+    seconds = time.monotonic() - started
+    save(trainer.model, recipe, out)
+    shutil.copy(base / "tokenizer.json", out / "tokenizer.json")
+    shift = logit_shift(base, out, recipe, rows[0].ids)
+    shutil.rmtree(work, ignore_errors=True)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    done = trainer.state.global_step
+    tokens = recipe.epochs * sum(len(row.ids) for row in rows) * (done - first) / done  # those of this call
+    return Trained(
+        losses[0], losses[-1], done, seconds, tokens / seconds, shift, None if packs is None else packs.report
+    )
+
+
+def trainer_for(packs: Sequence[Sequence[Row]], recipe: Recipe, seed: int, base: Path, work: Path) -> SFTTrainer:
+    """TRL's trainer over the packs, ready to start."""
+    from transformers.trainer_callback import PrinterCallback
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+    model = load_model(base, "float32" if recipe.mixed else recipe.dtype)
+    use_attention(model, recipe.attention)
+    freeze(model, recipe)
+    tokenizer = _tokenizer(base)
+    trainer = _trainer_class()(
         model=model,
-        args=_arguments(recipe, seed, work),
-        train_dataset=_dataset(rows),
-        processing_class=_tokenizer(base),
-        callbacks=[progress],
+        args=arguments(recipe, seed, work),
+        train_dataset=dataset_of(packs),
+        processing_class=tokenizer,
+        data_collator=DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id, padding_free=True),
+        peft_config=adapter_of(model, recipe),
     )
     trainer.remove_callback(PrinterCallback)
-    checkpoints = sorted(_whole_checkpoints(work), key=lambda p: int(p.name.rpartition("-")[2]))
-    trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
-    seconds = time.monotonic() - started
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
-    shutil.copy(base / "tokenizer.json", out / "tokenizer.json")
-    shutil.rmtree(work, ignore_errors=True)
-    done = trainer.state.global_step
-    tokens = recipe.epochs * sum(len(row.ids) for row in rows) * (done - progress.first) / done  # those of this call
-    return Trained(losses[0], losses[-1], done, seconds, tokens / seconds)
+    return trainer
 
 
-def _whole_checkpoints(work: Path) -> list[Path]:
-    """Those whose saving was not cut off: the trainer's state is written after weights and optimizer."""
-    return [path.parent for path in work.glob("checkpoint-*/trainer_state.json")]
+def _require_device(recipe: Recipe) -> None:
+    if recipe.device == "cpu":
+        return
+    import torch
+
+    if torch.cuda.device_count() != 1:
+        raise NotReady(
+            f"the recipe's device is cuda, and torch sees {torch.cuda.device_count()} GPUs; it takes one: install "
+            "torch for CUDA, or choose one by CUDA_VISIBLE_DEVICES"
+        )
 
 
-def _frozen(model: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
-    """Freezes the lower layers; below the lowest trained weight nothing is kept for a backward pass."""
-    layers = model.model.layers
-    if recipe.frozen_layers >= len(layers):
-        raise UsageError(f"frozen_layers = {recipe.frozen_layers}, but {recipe.base} has {len(layers)} layers")
-    if recipe.frozen_layers or recipe.freeze_embeddings:
-        model.get_input_embeddings().requires_grad_(False)
-        model.get_output_embeddings().requires_grad_(False)
-    for layer in layers[: recipe.frozen_layers]:
-        layer.requires_grad_(False)
-    return model
-
-
-def _dataset(rows: Sequence[Row]) -> Dataset:
-    from datasets import Dataset
-
-    return Dataset.from_dict(
-        {
-            "input_ids": [list(row.ids) for row in rows],
-            "labels": [row.labels for row in rows],
-            "length": [len(row.ids) for row in rows],
-        }
-    )
+def _whole_checkpoints(work: Path) -> list[tuple[int, str]]:
+    """Step and path of those whose saving was not cut off: the trainer's state is written last."""
+    found = [path.parent for path in work.glob("checkpoint-*/trainer_state.json")]
+    return [(int(path.name.rpartition("-")[2]), str(path)) for path in found]
 
 
 def _tokenizer(base: Path) -> PreTrainedTokenizerBase:
@@ -107,15 +119,16 @@ def _tokenizer(base: Path) -> PreTrainedTokenizerBase:
     )
 
 
-def _arguments(recipe: Recipe, seed: int, work: Path) -> SFTConfig:
+def arguments(recipe: Recipe, seed: int, work: Path) -> SFTConfig:
+    """What TRL is told of a recipe."""
     from trl import SFTConfig
 
     return SFTConfig(
         output_dir=str(work),
         seed=seed,
         data_seed=seed,
-        use_cpu=True,
-        bf16=False,  # the weights themselves are in the recipe's dtype; autocast would convert at every use
+        use_cpu=recipe.device == "cpu",
+        bf16=recipe.mixed,  # else the weights themselves are in the recipe's dtype: autocast would convert at every use
         num_train_epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type="cosine",
@@ -125,11 +138,10 @@ def _arguments(recipe: Recipe, seed: int, work: Path) -> SFTConfig:
         max_grad_norm=1.0,
         per_device_train_batch_size=recipe.batch_rows // recipe.accumulate,
         gradient_accumulation_steps=recipe.accumulate,
-        activation_checkpointing=False,
-        train_sampling_strategy="group_by_length",
-        length_column_name="length",
+        activation_checkpointing=recipe.checkpointing,
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
+        remove_unused_columns=False,
         logging_steps=1,
         disable_tqdm=True,
         report_to="none",
@@ -138,31 +150,32 @@ def _arguments(recipe: Recipe, seed: int, work: Path) -> SFTConfig:
     )
 
 
-def _classes(say: Say):  # TRL and transformers are loaded here, so their subclasses live here
-    """The trainer class and the progress callback."""
+def _trainer_class() -> type[SFTTrainer]:  # TRL is loaded here, so its subclass lives here
     import torch.nn.functional as F
-    from transformers import TrainerCallback
     from trl import SFTTrainer
 
     class LabelledOnly(SFTTrainer):
         """On a CPU, TRL computes logits (49,152 a token) at every position; only those under the loss are needed."""
 
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-            hidden = model.model(
-                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
-            ).last_hidden_state[:, :-1]
-            targets = inputs["labels"][:, 1:]
-            learned = targets != -100
-            logits = model.get_output_embeddings()(hidden[learned]).float()
-            total = F.cross_entropy(logits, targets[learned], reduction="sum")
+            labels = inputs.pop("labels")[0]
+            before = (labels[1:] != -100).nonzero().flatten()  # the positions whose next token is learned
+            logits = model(**inputs, use_cache=False, logits_to_keep=before).logits[0].float()
+            total = F.cross_entropy(logits, labels[before + 1], reduction="sum")
             # Divided by the tokens of the whole step, so that every token weighs the same whatever its micro-batch.
-            return total / (learned.sum() if num_items_in_batch is None else num_items_in_batch)
+            return total / (len(before) if num_items_in_batch is None else num_items_in_batch)
 
         def create_model_card(self, model_name=None, dataset_name=None, tags=None):
             """The recipe and the records say what a checkpoint is."""
 
         def _send_telemetry(self):
             """Nothing leaves this machine."""
+
+    return LabelledOnly
+
+
+def _progress(say: Say) -> TrainerCallback:
+    from transformers import TrainerCallback
 
     class Progress(TrainerCallback):
         def __init__(self) -> None:
@@ -182,4 +195,4 @@ def _classes(say: Say):  # TRL and transformers are loaded here, so their subcla
             left = each * (state.max_steps - state.global_step)
             say(f"training: step {state.global_step}/{state.max_steps}, loss {logs['loss']:.3f}, {left:.0f} s left")
 
-    return LabelledOnly, Progress()
+    return Progress()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolver.errors import UsageError
+from training.attention import use_attention
 from training.checkpoints import load_model
 from training.cost import Shape, shape_of, training_flop
-from training.pack import PACK_TOKENS, pack, packed_batch
+from training.pack import PACK_TOKENS, pack
+from training.recipe import Recipe
 from training.rows import Row
+from training.sft import trainer_for
 
 pytestmark = pytest.mark.train
 torch = pytest.importorskip("torch")
@@ -54,32 +58,57 @@ def test_a_row_longer_than_a_pack_stops() -> None:
         pack([row(11, 3)], 10)
 
 
-def test_t09_a_packed_row_has_the_logits_and_the_loss_of_the_row_alone(tiny: Path) -> None:
+def test_t09_a_packed_row_has_the_logits_and_the_loss_of_the_row_alone(
+    tiny: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    """Through the trainer's own batches and model: each row of a pack as if nothing else were there."""
     rows = [row(n, name, first) for name, (n, first) in enumerate([(40, 5), (17, 900), (1, 3), (33, 5)])]
-    model = load_model(tiny, "float32").eval()
-    batch = packed_batch(rows)
+    trainer = trainer_for(pack(rows, 91).packs, recipe.model_copy(update={"batch_rows": 1}), 0, tiny, tmp_path)
+    (batch,) = trainer.get_train_dataloader()
+    model = trainer.model.eval()
+    alone = load_model(tiny, "float32").eval()
+    ordered = sorted(rows, key=lambda r: -len(r.ids))
+    labels = batch.pop("labels")[0]
     with torch.inference_mode():
-        packed = model(
-            input_ids=batch.input_ids, position_ids=batch.position_ids, attention_mask=batch.attention_mask
-        ).logits[0]
-        contaminated = model(input_ids=batch.input_ids).logits[0]
+        packed = model(**batch).logits[0]
+        contaminated = alone(input_ids=batch["input_ids"]).logits[0]
         start = 0
-        for one in rows:
-            alone = model(torch.tensor([one.ids])).logits[0]
-            assert torch.allclose(packed[start : start + len(one.ids)], alone, rtol=0, atol=1e-5)
-            assert batch.labels[0, start] == -100
-            assert batch.labels[0, start + 1 : start + len(one.ids)].tolist() == one.labels[1:]
-            start += len(one.ids)
-    assert not torch.allclose(packed[40:], contaminated[40:], rtol=0, atol=1e-3)  # what the mask is for
+        for one in ordered:
+            end = start + len(one.ids)
+            assert batch["input_ids"][0, start:end].tolist() == list(one.ids)
+            assert batch["position_ids"][0, start:end].tolist() == list(range(len(one.ids)))
+            assert labels[start] == -100 and labels[start + 1 : end].tolist() == one.labels[1:]
+            assert torch.allclose(packed[start:end], alone(torch.tensor([one.ids])).logits[0], rtol=0, atol=1e-5)
+            start = end
+    assert not torch.allclose(packed[40:], contaminated[40:], rtol=0, atol=1e-3)  # what the boundaries are for
+
+
+def test_t09_boundaries_hold_for_each_way_to_attend(tiny: Path) -> None:
+    """transformers' own mask of packed sequences, which flash-attn is tested against, says the same as row by row."""
+    lengths, model = [5, 1, 9], load_model(tiny, "float32").eval()
+    ids = torch.arange(10, 25)[None]
+    positions = torch.cat([torch.arange(n) for n in lengths])[None]
+    bounds = torch.tensor([0, 5, 6, 15], dtype=torch.int32)
+    with torch.inference_mode():
+        masked = model(input_ids=ids, position_ids=positions, use_cache=False).logits
+        use_attention(model, "sdpa")
+        by_row = model(input_ids=ids, position_ids=positions, cu_seq_lens_q=bounds).logits
+    assert torch.allclose(masked, by_row, rtol=0, atol=1e-5)
 
 
 def test_the_cost_of_a_stage_follows_tokens_epochs_and_what_is_frozen(tiny: Path) -> None:
-    shape = Shape(layers=30, hidden=576, parameters=134_515_008, vocabulary=49_152)
+    shape = Shape(layers=30, hidden=576, body=106_203_456, head=28_311_552)
     rows = [row(500, n) for n in range(10)]
     once = training_flop(rows, shape, 1)
     assert training_flop(rows, shape, 2) == 2 * once
     assert 0.6 < once / (6 * 134_515_008 * 5_000) < 1.1
-    half = training_flop(rows, Shape(30, 576, 134_515_008, 49_152, frozen_layers=15), 1)
+    half = training_flop(rows, replace(shape, frozen_layers=15), 1)
     assert 0.6 < half / once < 0.75
-    read = shape_of(tiny, frozen_layers=1)
-    assert read == Shape(2, 48, sum(p.numel() for p in load_model(tiny, "float32").parameters()), 49_152, 1)
+    adapted = training_flop(rows, replace(shape, adapter=2_000_000), 1)
+    assert 0.65 < adapted / once < 0.8 and adapted > training_flop(rows, replace(shape, adapter=0), 1)
+    assert once < training_flop(rows, replace(shape, train_head=True), 1) < 1.1 * once
+    seen = training_flop(rows, replace(shape, vision=1_000, picture_id=rows[0].ids[0]), 1) - once
+    assert seen == 2.0 * 1_000 * 4 * sum(r.ids.count(rows[0].ids[0]) for r in rows) > 0
+    weights = sum(p.numel() for p in load_model(tiny, "float32").parameters())
+    read = shape_of(tiny, Recipe(frozen_layers=1))
+    assert read == Shape(2, 48, weights - 49_152 * 48, 49_152 * 48, frozen_layers=1)

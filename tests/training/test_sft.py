@@ -62,7 +62,7 @@ def test_t01_tokens_outside_the_loss_are_not_learned(
             labels = torch.tensor(row.labels)[1:]
             total += torch.nn.functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-100).item()
             count += int((labels != -100).sum())
-    trained = fit(rows[:4], recipe, tiny, tmp_path / "a", epochs=1)
+    trained = fit(rows[:4], recipe, tiny, tmp_path / "a", epochs=1, warmup=0.0)
     assert trained.loss_first == pytest.approx(total / count, abs=2e-3)
 
 
@@ -72,14 +72,20 @@ def test_t02_nothing_under_the_loss_stops(rows: list[Row], recipe: Recipe, tiny:
         fit(masked, recipe, tiny, tmp_path / "a")
 
 
-def test_t21_micro_batches_and_padding_change_nothing(
+def test_t21_micro_batches_and_packs_change_nothing(
     rows: list[Row], recipe: Recipe, tiny: Path, tmp_path: Path
 ) -> None:
-    """Rows of unequal length and unequal loss: one padded batch, or four alone, is one and the same step."""
+    """Rows of unequal length and unequal loss: one batch, four alone, or two packs are one and the same step."""
     uneven = [dataclasses.replace(rows[0], loss=(False,) * (len(rows[0].loss) - 1) + (True,)), *rows[1:4]]
-    fit(uneven, recipe, tiny, tmp_path / "one", epochs=1, learning_rate=1e-3)
-    fit(uneven, recipe, tiny, tmp_path / "four", epochs=1, learning_rate=1e-3, accumulate=4)
-    assert same(tmp_path / "one", tmp_path / "four", atol=1e-4)
+    once = {"epochs": 1, "learning_rate": 1e-3, "warmup": 0.0}
+    fit(uneven, recipe, tiny, tmp_path / "one", **once)
+    fit(uneven, recipe, tiny, tmp_path / "four", accumulate=4, **once)
+    size = max(len(row.ids) for row in uneven[:2]) + max(len(row.ids) for row in uneven[2:])
+    packed = fit(uneven, recipe, tiny, tmp_path / "packed", pack_tokens=size, batch_rows=2, accumulate=2, **once)
+    assert packed.packing is not None and packed.packing.packs == 2 and packed.steps == 1
+    assert packed.packing.tokens == sum(len(row.ids) for row in uneven) == 2 * size - packed.packing.waste
+    for other in ("four", "packed"):
+        assert same(tmp_path / "one", tmp_path / other, atol=1e-4) and not same(tmp_path / "one", tiny, atol=9e-4)
 
 
 def test_frozen_parts_stay_as_they_were(rows: list[Row], recipe: Recipe, tiny: Path, tmp_path: Path) -> None:
