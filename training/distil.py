@@ -29,7 +29,6 @@ from training.cost import shape_of, training_flop
 from training.filter import as_lines
 from training.learnability import take_down
 from training.pack import Packing
-from training.pack import Packing
 from training.recipe import Recipe
 from training.render import Renderer, load_tokenizer
 from training.rows import Rows, build_rows
@@ -57,8 +56,6 @@ class Training(BaseModel):
     seconds: float
     tokens_per_s: float
     flop: float | None = None
-    logit_shift: float | None = None
-    packing: Packing | None = None
     logit_shift: float | None = None
     packing: Packing | None = None
 
