@@ -24,6 +24,7 @@ from evolver.commands import (
     experiment,
     forge,
     gap,
+    generate,
     harness,
     history,
     judge,
@@ -99,6 +100,7 @@ app.command()(history.log)
 app.command()(history.diff)
 app.command()(history.evidence)
 app.command()(show.show)
+app.command()(generate.generate)
 app.command()(capsule.freeze)
 tasks.app.command()(admission.admit)
 tasks.app.command()(quality.quality)
@@ -111,6 +113,8 @@ for command in (write.write, refine.refine, refine.gain, write.cost):
 app.add_typer(forge.app, name="forge")
 app.add_typer(gap.app, name="gap")
 app.add_typer(judge.app, name="judge")
+app.add_typer(generate.app, name="round")
+app.add_typer(generate.app, name="rounds", hidden=True)
 app.add_typer(harness.app, name="harness")
 app.add_typer(harness.app, name="harnesses", hidden=True)
 app.add_typer(sandbox.app, name="sandbox")

@@ -144,7 +144,7 @@ class Driver:
             cap = (self.rules.cap_nusd or 0) / NANO
             raise BudgetSpent(
                 f"${spent / NANO:,.4f} of ${cap:,.4f} are spent, and one more unit may cost "
-                f"${self.rules.unit_nusd / NANO:,.4f}: raise --cost-usd and run the same command again"
+                f"${self.rules.unit_nusd / NANO:,.4f}: raise cost_usd and run the same command again"
             )
 
     def _end_overdue(self) -> None:
