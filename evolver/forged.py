@@ -59,9 +59,10 @@ def sample_of(rows: Sequence[Row], n: int, seed: int = 0) -> list[Row]:
     for row in order:
         for skill in row.skills:
             by_skill.setdefault(skill, []).append(row)
+    rank = {skill: at for at, skill in enumerate(by_skill)}
     seen, taken = Counter[str](), dict[str, Row]()
     while len(taken) < min(n, len(rows)):
-        skill = min((s for s, left in by_skill.items() if left), key=lambda s: (seen[s], s))
+        skill = min((s for s, left in by_skill.items() if left), key=lambda s: (seen[s], rank[s]))
         row = by_skill[skill].pop()
         if row.id not in taken:
             taken[row.id] = row

@@ -100,7 +100,7 @@ def prove(
       evolver forge prove ../pairs --backend local --oracle-runs 3
     """
     from devset.forge.sets import SETTINGS, SetError, read_rows, remade, skills_of
-    from devset.forge.settings import read_settings
+    from devset.forge.settings import SettingsError, read_settings
     from evolver.composed import read_proofs
     from evolver.forged import sample_of, sampled, verdicts, write_verdicts
     from evolver.imports import VERDICTS
@@ -114,7 +114,7 @@ def prove(
         known = read_proofs(folder / PROOFS)
         wanted = {row.id for row in sample_of(rows, sample or len(rows), settings.seed)}
         chosen = [remade(row, families) for row in rows if row.id in wanted or row.id in known]
-    except SetError as error:
+    except (SetError, SettingsError) as error:
         raise UsageError(str(error)) from error
     tell = say if as_json else typer.echo
     proofs = asyncio.run(_prove(chosen, folder / PROOFS, (backend, workers, oracle_runs), tell))
@@ -140,11 +140,11 @@ def report(folder: Folder, as_json: AsJson = False) -> None:
       evolver forge report ../forged
     """
     from devset.forge.sets import SETTINGS, SetError, forge_of, read_rows
-    from devset.forge.settings import read_settings
+    from devset.forge.settings import SettingsError, read_settings
 
     try:
         rows, forge = read_rows(folder), forge_of(read_settings(folder / SETTINGS))
-    except SetError as error:
+    except (SetError, SettingsError) as error:
         raise UsageError(str(error)) from error
     if not rows:
         raise UsageError(f"{folder}: no forged tasks in it; `evolver forge make {folder}` writes them")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from devset.directory import read_task_dir
 from devset.families.skill import lines_post, steps
 from devset.forge.sampler import Composed
 from evolver.admission import Bench
@@ -17,14 +15,12 @@ from evolver.composed import GATES, Proof, admission_of, gate_table, prove, read
 from evolver.errors import SandboxLost
 from evolver.executors.local import LocalExecutor
 from evolver.graders.program import ProgramGrader
-from evolver.imports import source_report
 from evolver.models.demonstrator import Demonstrator
 from evolver.protocols import Ran, Sandboxes
 from evolver.sandboxes import open_backend
 from evolver.testing import FakeSandbox, FakeSandboxes
 from harnesses.tree import read_tree, seed_path
 from tests.devset.tiny_skills import composed, node
-from tests.evolver.test_cli import called
 
 A, B = "apple", "bread"
 LEAKING = composed(node(A, nonces={"bread": "Desktop/apple.md"}), node(B))
@@ -135,39 +131,3 @@ async def test_real_machines_let_sound_compositions_in_and_no_other(tmp_path: Pa
     assert said["right"].rejected == ("2: wrong",) and said["right"].gates[-1].name == "equivalents"
     assert said["broken"].gates[-1].name == "build" and "setup" in said["broken"].reasons[0]
     assert not any(proof.lost for proof in said.values())
-
-
-def test_compose_writes_the_same_tasks_again_and_says_what_they_cover(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, words = tmp_path / "out", ("tasks", "compose", "--n", "6", "--skills", "3", "--seed", "4")
-    code, said, err = called(capsys, *words, "--out", str(out))
-    assert code == 0 and "6 of 6 tasks composed" in err and "canonical paths" in said
-    found = json.loads((out / "compose.json").read_text())
-    assert found["coverage"]["tasks"] == 6 and found["drawn"] >= 6
-    for row in found["tasks"]:
-        task = read_task_dir(out / row["id"])
-        assert (task.hash, list(task.skills)) == (row["hash"], row["skills"]) and len(task.skills) == 3
-    report = source_report(out)
-    assert (report.source, report.offered, report.not_run) == ("composed", 6, 6)
-    code, said, _ = called(capsys, *words, "--out", str(tmp_path / "again"), "--json")
-    assert code == 0 and json.loads(said)["tasks"] == found["tasks"]
-
-
-def test_prove_refuses_a_folder_that_was_composed_of_other_families(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = called(capsys, "tasks", "prove", str(tmp_path))
-    assert code == 2 and "tasks compose" in err
-    called(capsys, "tasks", "compose", "--n", "2", "--out", str(tmp_path))
-    found = json.loads((tmp_path / "compose.json").read_text())
-    found["tasks"][0]["hash"] = "0" * 64
-    (tmp_path / "compose.json").write_text(json.dumps(found))
-    code, _, err = called(capsys, "tasks", "prove", str(tmp_path))
-    assert code == 2 and "no longer make these tasks" in err
-    for garbage in ("{", "[]", '{"skills": "two", "seed": 0, "tasks": [{"hash": "0"}]}'):
-        (tmp_path / "compose.json").write_text(garbage)
-        code, _, err = called(capsys, "tasks", "prove", str(tmp_path))
-        assert code == 2 and "is no manifest of compositions" in err
-    code, _, err = called(capsys, "tasks", "compose", "--n", "2", "--out", str(tmp_path / "compose.json"))
-    assert code == 2 and "expected a folder" in err
