@@ -20,6 +20,7 @@ HOST = "127.0.0.1"
 STORE_BYTES = 80 << 20  # the least that Ray takes: nothing large goes through it
 LET_GO_S = 30.0
 HIRE_S = 300.0
+STARTS = 4
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Read when Ray is imported: one that is for a single machine keeps all of its sockets on the loopback address.
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -115,12 +116,13 @@ def _started(workers: int, address: str | None) -> Any:
         except ConnectionError as error:
             raise NotReady(f"no Ray cluster at {address} ({error}): start one, or leave --address out") from None
         return engine
-    engine.init(
-        num_cpus=workers,
-        num_gpus=0,
-        include_dashboard=False,
-        object_store_memory=STORE_BYTES,
-        _node_ip_address=HOST,
-        **quiet,
-    )
+    options = {"num_cpus": workers, "num_gpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
+    for start in range(STARTS):
+        try:
+            engine.init(_node_ip_address=HOST, **options, **quiet)
+            break
+        except Exception as error:  # Ray's own; a busy machine is too slow for its half minute
+            engine.shutdown()
+            if start + 1 == STARTS:
+                raise NotReady(f"Ray does not start here: {error}") from error
     return engine

@@ -25,8 +25,9 @@ State = Literal["running", "paused", "stopped", "alarm", "complete"]
 
 
 class InstrumentView(Record):
-    """One chart: `statistic` reaches `threshold` at an alarm (both logarithms). `expected` is the share of looks that
-    may be off; None while the first looks, which say it, are still being taken."""
+    """One chart (evolver.rounds.watch): `statistic` reaches `threshold` at an alarm (both logarithms).
+
+    `expected` is the share of looks that may be off; None while the first looks, which say it, are being taken."""
 
     name: str
     seen: int

@@ -3,7 +3,7 @@
     endpoint      fixed requests are answered as at the round's start                           (a probe)
     environment   oracles succeed, idle agents fail, the machine's image is the pinned one      (a probe)
     judge         frozen cases are judged as they were                                          (a probe)
-    success, failure, infra, tokens   of the units, against what the first of them came to      (free)
+    more_success, less_success, infra, tokens   of the units, against what the first came to    (free)
 
 What is known is kept in the book: a resumed round goes on with the charts of the stopped one.
 """
@@ -23,7 +23,7 @@ from evolver.rounds.book import Book
 from evolver.rounds.drift import Chart, Settings
 from evolver.rounds.settling import Came
 
-Name = Probe | Literal["success", "failure", "infra", "tokens"]
+Name = Probe | Literal["more_success", "less_success", "infra", "tokens"]
 PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 40), "environment": (0.02, 0), "judge": (0.05, 40)}
 INFRA_EXPECTED, LONG = 0.02, 0.9  # LONG: the share of the first units that take no more tokens than what "long" means
 LOOKS_A_PROBE = 40  # at most
@@ -102,8 +102,8 @@ class Watch:
         solved = sum(scored)
         self._look("infra", n, infra, committed)
         if scored:
-            self._look("success", len(scored), solved, committed)
-            self._look("failure", len(scored), len(scored) - solved, committed)
+            self._look("more_success", len(scored), solved, committed)
+            self._look("less_success", len(scored), len(scored) - solved, committed)
         tokens = [one for one, reason in zip(came.tokens, came.reasons, strict=True) if one and reason != "infra"]
         if tokens:
             self._lengths(tokens, committed)
