@@ -1,4 +1,4 @@
-"""What a run has cost, in one place: author, teacher, judge, annotator and student, each with the models that worked for it."""
+"""What a run has cost, in one place: each role (author, teacher, judge, annotator, student) with its models."""
 
 from __future__ import annotations
 

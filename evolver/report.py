@@ -5,16 +5,14 @@ What is unknown is printed as "unknown", never as 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from evolver.audit import Calibration, Opening
 from evolver.baselines import baselines_table, final_table
 from evolver.config import DemonstratorSpec, StudentSpec
-from evolver.crossed import holm
 from evolver.decide import cheaper_line
+from evolver.gap_tables import gap_tables
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
-from evolver.phrasing import UNKNOWN, count, number, percent, pp, ratio
+from evolver.phrasing import UNKNOWN, count, number, percent, pp
 from evolver.population import population_of, standing
 from evolver.records import (
     Candidate,
@@ -22,7 +20,6 @@ from evolver.records import (
     Distillation,
     Ending,
     Evaluation,
-    Gap,
     Interval,
     Purpose,
     Rollout,
@@ -39,8 +36,7 @@ SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train",
 def report(store: Store) -> Report:
     """The whole report of a run directory, as far as the run has come."""
     names = harness_names(store)
-    newest = newest_gaps(store)
-    gaps = [*(gap_table(gap, names) for gap in newest), *pairs_table(newest, names)] or [
+    gaps = gap_tables(store, names) or [
         Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
     ]
     tables = (
@@ -159,11 +155,6 @@ def harness_names(store: Store) -> dict[str, str]:
     return named | {c.harness_id: c.name for c in reversed(store.all(Candidate))}
 
 
-def newest_gaps(store: Store) -> list[Gap]:
-    """The last measurement of each pair."""
-    return list({(gap.harness_a, gap.harness_b): gap for gap in store.all(Gap)}.values())
-
-
 def effect_of(decision: Decision) -> tuple[Interval | None, str]:
     """The effect that a verdict rests on and where it was measured: the confirmation, or the last look of the race."""
     if decision.confirmation is not None:
@@ -260,75 +251,6 @@ def channel_table(store: Store, names: dict[str, str]) -> Table:
         f"Played by {teacher_line(store)}. n counts tasks; a rollout over two apps counts in both rows.",
         frozenset({"rollouts", "GUI calls", "terminal calls", "GUI share", "tokens"}),
     )
-
-
-def gap_table(gap: Gap, names: dict[str, str]) -> Table:
-    """Teacher and student under A and B, with the gap B minus A, the controls and what training added."""
-    a, b = _name(gap.harness_a, names), _name(gap.harness_b, names)
-    blank = ""
-    rows = (
-        ("teacher", percent(gap.teacher_a), percent(gap.teacher_b), pp(gap.teacher_gap)),
-        ("student", percent(gap.student_a), percent(gap.student_b), pp(gap.student_gap)),
-        ("untrained control", percent(gap.control_a), percent(gap.control_b), blank),
-        ("student minus control", pp(gap.lift_a), pp(gap.lift_b), blank),
-        ("amplification", blank, blank, amplification_text(gap)),
-    )
-    return Table(
-        f"Teacher and student gap: {a} (A) and {b} (B)",
-        ("", f"A = {a}", f"B = {b}", "gap B - A"),
-        rows,
-        gap_caption(gap),
-    )
-
-
-def amplification_text(gap: Gap) -> str:
-    """Student gap / teacher gap with its interval, or why there is none."""
-    low, high = gap.teacher_gap.low, gap.teacher_gap.high
-    if gap.amplification.point is None and low is not None and high is not None and low <= 0 <= high:
-        return "not defined: teacher gap's interval includes 0"
-    return ratio(gap.amplification)
-
-
-def pairs_table(gaps: Sequence[Gap], names: dict[str, str]) -> list[Table]:
-    """The student gaps of all pairs with p-values adjusted for their number (Holm); nothing for fewer than two pairs.
-
-    An A/A arm is shown beside them and adjusts nothing.
-    """
-    tested = [(gap, gap.student_p) for gap in gaps if gap.student_p is not None]
-    if len(tested) < 2:
-        return []
-    adjusted = iter(holm([p for gap, p in tested if gap.harness_a != gap.harness_b]))
-    rows = tuple(
-        (
-            f"{_name(gap.harness_b, names)} - {_name(gap.harness_a, names)}",
-            pp(gap.student_gap),
-            f"{p:.4f}",
-            "A/A" if gap.harness_a == gap.harness_b else f"{next(adjusted):.4f}",
-        )
-        for gap, p in tested
-    )
-    return [Table("Student gaps of all pairs", ("pair", "student gap", "p", "p, adjusted (Holm)"), rows)]
-
-
-def gap_caption(gap: Gap) -> str:
-    """n, seeds, how the intervals were made, and what they leave out."""
-    seeds = ", ".join(str(seed) for seed in gap.student_seeds) or "none"
-    notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in gap.notes)
-    return (
-        f"{gap.n_tasks} test tasks, scored in every arm; student seeds: {seeds}. "
-        f"Intervals: {gap.student_gap.method}.{_tests(gap)}{notes}"
-    )
-
-
-def _tests(gap: Gap) -> str:
-    if gap.student_p is None:
-        return ""
-    look = "" if gap.look is None else f" at look {gap.look + 1}"
-    said = (
-        f" Student gap: p = {gap.student_p:.4f}, {'found' if gap.found else 'not found'}{look} (level {gap.level:.3g})."
-    )
-    each = ", ".join(f"{test.only_b}:{test.only_a} p = {test.p:.3f}" for test in gap.mcnemar)
-    return f"{said} McNemar per seed, blind to training noise (only B solves : only A): {each}." if each else said
 
 
 def _name(harness_id: str, names: dict[str, str]) -> str:

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from devset.task import Task
+from evolver.config import RunConfig
 from evolver.crossing import crossing
 from evolver.errors import BudgetSpent, UsageError
 from evolver.gap import Part, gap
 from evolver.lab import Lab
+from evolver.looks import GapConfig
 from evolver.race import interleaved, record_evaluation
 from evolver.records import Crossing, Distillation, Equal, Gap, Scorecard
 
@@ -141,12 +143,12 @@ class Measure:
     tasks: tuple[Task, ...]
 
 
-def measures(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task]) -> Iterator[list[Measure]]:
+def measures(config: RunConfig, pairs: Sequence[Pair], tasks: Sequence[Task]) -> Iterator[list[Measure]]:
     """The looks of each variant and pair, in their order; a list of one where the config has no looks."""
-    rules, all_seeds = lab.config.gap, lab.config.distil.seeds
-    for equal in _variants(lab):
+    rules, all_seeds = config.gap, config.distil.seeds
+    for equal in _variants(rules):
         for pair in pairs:
-            others = _others(lab, pairs, equal)
+            others = _others(config, pairs, equal)
             if not rules.looks:
                 wanted = tuple(others(Order(h, seed, None, equal)) for h in dict.fromkeys(pair) for seed in all_seeds)
                 yield [Measure(pair, equal, None, wanted, tuple(tasks))]
@@ -160,21 +162,21 @@ def measures(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task]) -> Iterator
             yield looks
 
 
-def _variants(lab: Lab) -> tuple[Equal | None, ...]:
-    return lab.config.gap.equal or (None,)
+def _variants(rules: GapConfig) -> tuple[Equal | None, ...]:
+    return rules.equal or (None,)
 
 
-def _others(lab: Lab, pairs: Sequence[Pair], equal: Equal | None) -> Callable[[Order], Order]:
+def _others(config: RunConfig, pairs: Sequence[Pair], equal: Equal | None) -> Callable[[Order], Order]:
     """Adds to an order the harnesses that its own is paired with, where the student is to play crossed: the first
     seeds of the first variant."""
-    crossed = lab.config.gap.crossed
+    crossed = config.gap.crossed
 
     def with_others(order: Order) -> Order:
         mine = order.harness_id
         found = tuple(dict.fromkeys(h for pair in pairs if mine in pair for h in pair if h != mine))
-        if crossed is None or not found or equal != _variants(lab)[0]:
+        if crossed is None or not found or equal != _variants(config.gap)[0]:
             return order
-        first = lab.config.distil.seeds[: crossed.seeds]
+        first = config.distil.seeds[: crossed.seeds]
         return replace(order, under=found, under_tasks=crossed.tasks) if order.seed in first else order
 
     return with_others
@@ -192,12 +194,12 @@ async def measure_gaps(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task], d
     for name, wanted in wants:
         if pairs and wanted > len(tasks):
             raise UsageError(f"{name} wants {wanted} test tasks, there are {len(tasks)}")
-    for looks in measures(lab, pairs, tasks):
+    for looks in measures(lab.config, pairs, tasks):
         for measure in looks:
             if (await _measured(lab, measure, tasks, distil)).found:
                 break
     for a, b in pairs:
-        found = crossing(lab.store, a, b, _variants(lab)[0]) if rules.crossed and a != b else None
+        found = crossing(lab.store, a, b, _variants(rules)[0]) if rules.crossed and a != b else None
         if found is not None and lab.store.get(Crossing, found.id) is None:
             lab.record(found)
 

@@ -124,3 +124,9 @@ def load_recipe(name: str) -> Recipe:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path}: {where} = {first['input']!r}: {first['msg']}") from None
+
+
+def facts(name: str) -> dict[str, int]:
+    """What a plan asks of a recipe (evolver.gap_plan.RecipeFacts), by the entry point `evolver.recipes`."""
+    recipe = load_recipe(name)
+    return {"n_rollouts": recipe.n_rollouts, "epochs": recipe.epochs, "concurrency": recipe.concurrency}

@@ -7,15 +7,18 @@ import streamlit as st
 from dashboards import frame, words
 from dashboards.views import Story
 from evolver.figures import gap_figure, seed_dots
+from evolver.gap_tables import gap_caption, gap_table, newest_gaps, variant_text
 from evolver.phrasing import UNKNOWN, count
 from evolver.records import Distillation, Gap
-from evolver.report import gap_caption, gap_table, newest_gaps
 
 
 def page() -> None:
     story = frame.story()
     st.header("Does the better teacher make the better student?", anchor=False)
-    gaps = {f"{story.name(g.harness_a)} to {story.name(g.harness_b)}": g for g in reversed(newest_gaps(story.run))}
+    gaps = {
+        f"{story.name(g.harness_a)} to {story.name(g.harness_b)}{variant_text(g.equal)}": g
+        for g in reversed(newest_gaps(story.run))
+    }
     if not gaps:
         st.info("No gap has been measured in this run yet. `evolver gap RUN A B` measures one.")
         return

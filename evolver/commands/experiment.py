@@ -58,7 +58,7 @@ def demo(
     if full:
         distil = config.distil.model_copy(update={"seeds": (0, 1, 2)})
         config = config.model_copy(update={"tasks": TaskLimitsConfig(), "distil": distil})
-    _run(_changed(config, seed, backend), out, fresh)
+    start(changed(config, seed, backend), out, fresh, _experiment)
 
 
 def run(
@@ -89,10 +89,10 @@ def run(
     """
     from evolver.config import load_config
 
-    wanted = _changed(load_config(config), seed, backend)
+    wanted = changed(load_config(config), seed, backend)
     if checks is not None:
         wanted = wanted.model_copy(update={"checks": wanted.checks.model_copy(update={"tasks": checks})})
-    _run(wanted, out, fresh)
+    start(wanted, out, fresh, _experiment)
 
 
 def propose(
@@ -160,12 +160,14 @@ def report(
 # --- running -------------------------------------------------------------------------------------------------------
 
 
-def _changed(config: RunConfig, seed: int | None, backend: Literal["auto", "docker", "local"] | None) -> RunConfig:
+def changed(config: RunConfig, seed: int | None, backend: Literal["auto", "docker", "local"] | None) -> RunConfig:
+    """The config with what the command line says instead."""
     sandbox = config.sandbox if backend is None else config.sandbox.model_copy(update={"backend": backend})
     return config.model_copy(update={"sandbox": sandbox, "seed": config.seed if seed is None else seed})
 
 
-def _run(config: RunConfig, out: Path, fresh: bool) -> None:
+def start(config: RunConfig, out: Path, fresh: bool, work: Callable[[Lab], Awaitable[int]]) -> None:
+    """Begins or resumes the run of this config, does `work` in its lab and prints the report, however it ended."""
     from evolver.report import report as report_of
     from evolver.report_page import write_page
     from evolver.store import Store
@@ -179,12 +181,12 @@ def _run(config: RunConfig, out: Path, fresh: bool) -> None:
             f"warning: only {store.free_bytes() / 1e9:.1f} GB free for {out}; a full disk stops the run, losing nothing"
         )
     try:
-        code = drive(store, _experiment, shlex.join(_command_line()))
+        code = drive(store, work, shlex.join(_command_line()))
     except Exception as error:
-        _end(store, "failed", str(error))
+        record_end(store, "failed", str(error))
         raise
     if code in STOPPED:
-        _end(store, "interrupted", STOPPED[code])
+        record_end(store, "interrupted", STOPPED[code])
         raise typer.Exit(code)
     print_report(report_of(store), data_console())
     say(f"page: {write_page(store)} · next: evolver dashboard {out}")
@@ -221,15 +223,15 @@ async def _experiment(lab: Lab) -> int:
     before = len(lab.store.all(Rollout))
     end = await run_loop(lab)
     if end.reason is Stop.BUDGET:
-        _end(lab.store, "budget", end.detail)
+        record_end(lab.store, "budget", end.detail)
         say(f"evolver: {end.detail}")
         return 4 if len(lab.store.all(Rollout)) > before else 2
     if end.reason is Stop.ERROR:
-        _end(lab.store, "failed", end.detail)
+        record_end(lab.store, "failed", end.detail)
         say(f"evolver: {end.detail}")
         return 2
     ends: dict[Stop, Literal["target", "plateau"]] = {Stop.TARGET: "target", Stop.PLATEAU: "plateau"}
-    _end(lab.store, ends.get(end.reason, "done"), end.detail)
+    record_end(lab.store, ends.get(end.reason, "done"), end.detail)
     return 0
 
 
@@ -271,7 +273,8 @@ async def _watched(lab: Lab) -> AsyncIterator[None]:
             observer.close()
 
 
-def _end(store: Store, reason: EndReason, detail: str) -> None:
+def record_end(store: Store, reason: EndReason, detail: str) -> None:
+    """Records how this start of the run ended."""
     from evolver.records import Ending
 
     store.append(Ending(id=f"end-{uuid.uuid4().hex[:16]}", reason=reason, detail=detail, at=time.time()))

@@ -1,17 +1,25 @@
-"""`evolver gap`: the gap of two harnesses of a run, and what size of experiment can find one."""
+"""`evolver gap`: the gap of two harnesses of a run, a whole experiment of gaps, and what size of it can find one."""
 
 from __future__ import annotations
 
+import tempfile
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperGroup
 
-from evolver.commands.experiment import drive
+from evolver.commands.experiment import Backend, Fresh, changed, drive, record_end, start
 from evolver.commands.talk import AsJson, RunDir, data_console, say, show_json
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from devset.task import Task
+    from evolver.config import RunConfig
+    from evolver.gap_plan import RecipeFacts
     from evolver.lab import Lab
     from evolver.power import Noise, Size
     from evolver.records import Gap
@@ -52,7 +60,8 @@ def measure(
       evolver gap runs/demo beta1 beta2
     """
     from evolver.commands.harness import resolved
-    from evolver.report import gap_table, harness_names
+    from evolver.gap_tables import gap_table
+    from evolver.report import harness_names
     from evolver.store import Store
     from evolver.tables import print_tables
     from harnesses.library import Library
@@ -74,6 +83,88 @@ def measure(
         show_json(found.model_dump(mode="json"))
     else:
         print_tables([gap_table(found, harness_names(store))], data_console())
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file of settings, with [gap] pairs.")],
+    out: Annotated[Path, typer.Option(help="The run directory.")],
+    backend: Backend = None,
+    fresh: Fresh = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it takes; nothing is played.")] = False,
+) -> None:
+    """Measures all gaps of a config: teachers, students and controls, and no search. The same command resumes it.
+
+    \b
+    Each look of the sequential rule ([gap] looks) says beforehand what it takes. Variants ([gap] equal), crossed play
+    ([gap] crossed), pairs of a harness with itself (A/A) and the annotator ([distil.annotator]): docs/gap.md.
+
+    \b
+    Examples:
+      evolver gap run docs/experiments/gap.toml --out runs/gap --dry-run
+      evolver gap run docs/experiments/gap.toml --out runs/gap
+    """
+    from evolver.config import load_config
+    from evolver.gap_plan import recipe_facts
+
+    wanted = changed(load_config(config), None, backend)
+    if not wanted.gap.pairs:
+        raise UsageError(f'{config}: nothing to measure: [gap] pairs = [["beta1", "beta2"]] names two harnesses')
+    facts = recipe_facts(wanted.distil.recipe)
+    if dry_run:
+        _show_plan(wanted, out, facts)
+    else:
+        start(wanted, out, fresh, partial(_experiment, facts=facts))
+
+
+def _show_plan(config: RunConfig, out: Path, facts: RecipeFacts) -> None:
+    """What the experiment still takes; a run that is not there yet is not begun."""
+    from evolver.store import Store
+
+    with tempfile.TemporaryDirectory() as nowhere:
+        store = Store.create(out if (out / "run.json").is_file() else Path(nowhere) / "run", config)
+        _plan_tables(store, facts, data_console())
+
+
+def _plan_tables(store: Store, facts: RecipeFacts, console: Console) -> tuple[list[tuple[str, str]], list[Task]]:
+    """Prints what the looks take; returns pairs of harness ids and the test tasks."""
+    from evolver.authors.human import enter
+    from evolver.gap_plan import plan, plan_table
+    from evolver.ground import tasks_of
+    from evolver.students import measures
+    from evolver.tables import print_tables
+    from harnesses.library import Library
+
+    library = Library(store.path / "library")
+    pairs = [(enter(library, a), enter(library, b)) for a, b in store.config.gap.pairs]
+    library.close()
+    tasks = tasks_of(store, "test", store.config.tasks.test, "gap")
+    looks = list(measures(store.config, pairs, tasks))
+    first, every = [of_pair[0] for of_pair in looks], [one for of_pair in looks for one in of_pair]
+    tables = [plan_table(plan(store, first, facts), "What the first look takes")]
+    if len(every) > len(first):
+        tables.append(plan_table(plan(store, every, facts), "What all looks take, if no gap is found before"))
+    print_tables(tables, console)
+    return pairs, tasks
+
+
+async def _experiment(lab: Lab, facts: RecipeFacts) -> int:
+    """Says what it takes, then does it; 4 when a cap was reached, which loses nothing."""
+    from evolver.calibrate import require_fit_judge
+    from evolver.errors import BudgetSpent
+    from evolver.observers.console import talk_console
+    from evolver.students import distil_in_child, measure_gaps
+
+    pairs, tasks = _plan_tables(lab.store, facts, talk_console())
+    require_fit_judge(lab, tasks)
+    try:
+        await measure_gaps(lab, pairs, tasks, distil_in_child)
+    except BudgetSpent as error:
+        record_end(lab.store, "budget", str(error))
+        say(f"evolver: {error}")
+        return 4
+    record_end(lab.store, "done", f"{len(pairs)} pairs measured")
+    return 0
 
 
 @app.command()

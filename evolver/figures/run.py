@@ -16,12 +16,13 @@ from evolver.figures.gaps import gap_figure, seed_dots
 from evolver.figures.lineage import incumbent_path, tree
 from evolver.figures.paper import on_paper
 from evolver.figures.tree import folded, layout
+from evolver.gap_tables import gap_caption, newest_gaps
 from evolver.marks import VERDICTS, harness_mark
 from evolver.pairing import Pairing, Side
 from evolver.phrasing import or_why, percent, pp, tokens
 from evolver.population import cards_of, final_cards
 from evolver.records import Rollout, Scorecard
-from evolver.report import gap_caption, newest_gaps, teacher_line
+from evolver.report import teacher_line
 from evolver.store import Store
 from evolver.story import Story, story_of
 
