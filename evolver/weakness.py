@@ -108,6 +108,8 @@ def skill_solved(card: Scorecard, position: int, size: int) -> bool | None:
         return card.success
     own = [s for s in card.scores if (m := _NUMBER.search(s.criterion)) and int(m[1]) == position + 1 and s.required]
     values = [score.value for score in own]
+    if not card.scores and card.success is False:
+        return False
     if not values or None in values:
         return None
     return all(value == 1 for value in values)
