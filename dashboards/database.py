@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 import duckdb
 from pydantic import JsonValue, ValidationError
@@ -60,6 +61,9 @@ left join (select rollout_id, max(calls) as calls from ledger where role in ('te
 """
 
 
+_ONE_READER = Lock()
+
+
 @dataclass(frozen=True)
 class Database:
     connection: duckdb.DuckDBPyConnection
@@ -68,8 +72,14 @@ class Database:
     hidden: frozenset[str]  # the splits of those that are sealed
 
 
-@lru_cache(maxsize=4)
 def database(path: Path, stamp: Stamp) -> Database:
+    """The long logs of one state of a run; whoever asks for it while it is being read waits for it."""
+    with _ONE_READER:
+        return _read(path, stamp)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, stamp: Stamp) -> Database:
     connection = duckdb.connect(config={"threads": 2})
     unread = []
     for name, columns in COLUMNS.items():

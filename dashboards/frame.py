@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboards import theme
+from dashboards import theme, views
 from dashboards.logs import stamp_of
 from dashboards.queries import Run, find_runs, open_run
 from dashboards.views import Story
@@ -34,7 +34,7 @@ PAGE_STYLE = (
 
 def story() -> Story:
     """The run that the bar has chosen, for a page to draw."""
-    return Story(st.session_state["shown_run"])
+    return views.story(st.session_state["shown_run"])
 
 
 def read_only() -> bool:
@@ -70,7 +70,7 @@ def story_of(name: str) -> Story | None:
         st.warning(f"No run `{name[:80]}` here.")
         return None
     try:
-        return Story(open_run(path))
+        return views.story(open_run(path))
     except UsageError as error:
         st.error(str(error))
         return None

@@ -7,7 +7,7 @@ is never older than the files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar
 
@@ -105,7 +105,7 @@ class Run:
 
     path: Path
     run_id: str
-    config: RunConfig
+    config: RunConfig = field(compare=False)  # changes with the stamp
     stamp: Stamp
 
     def all(self, kind: type[R]) -> list[R]:

@@ -39,8 +39,13 @@ def names(path: Path, stamp: Stamp) -> dict[str, str]:
 
 def frozen(path: Path, stamp: Stamp) -> dict[str, tuple[str, ...]]:
     """Harness id → the tags under which it is frozen."""
+    return _names(path, stamp, tagged(path))[1]
+
+
+def tagged(path: Path) -> int:
+    """Changes whenever a harness is frozen (which no log of the run needs to say)."""
     tags = path / "library" / "refs" / "tags"
-    return _names(path, stamp, tags.stat().st_mtime_ns if tags.is_dir() else 0)[1]
+    return tags.stat().st_mtime_ns if tags.is_dir() else 0
 
 
 @lru_cache(maxsize=4)
@@ -61,7 +66,7 @@ def _names(path: Path, stamp: Stamp, tagged: int) -> tuple[dict[str, str], dict[
             if library is None:
                 return {}, {}
             tags: dict[str, tuple[str, ...]] = {}
-            for tag, tree in library.frozen().items():
+            for tag, tree in library.tags().items():
                 tags[tree] = (*tags.get(tree, ()), tag)
             return {tree: name for name, tree in reversed(library.names().items())}, tags
     except HarnessError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+from dashboards import shelf
 from dashboards.queries import Played, Run
 from evolver.evidence.verdicts import Foretold, borne_out
 from evolver.figures.tree import Node, folded, layout
@@ -14,6 +15,11 @@ from evolver.story import Story as Told
 from evolver.story import unique_labels
 
 RACE: tuple[str, Purpose] = ("dev", "race")
+
+
+def story(run: Run) -> Story:
+    """The story of one state of a run; every visitor of that state reads the same."""
+    return _story(run, shelf.tagged(run.path))
 
 
 class Story(Told):
@@ -66,3 +72,8 @@ class Story(Told):
     def nodes(self) -> list[Node]:
         """The lineage as a tree: every proposed harness stays in it whatever became of it, in a large one folded."""
         return folded(layout(self.population, set(self.population.lineage)))
+
+
+@lru_cache(maxsize=8)
+def _story(run: Run, tagged: int) -> Story:
+    return Story(run)

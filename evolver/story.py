@@ -137,6 +137,10 @@ class Story:
 
     def path(self) -> list[PathPoint]:
         """The starting harness and every decided candidate, in the order of the decisions."""
+        return self._path
+
+    @cached_property
+    def _path(self) -> list[PathPoint]:
         found: list[PathPoint] = []
         if self.root is not None:
             found.append(PathPoint("", self.name(self.root), "start", 0, self._success(self.root)))
@@ -216,7 +220,7 @@ def story_of(store: Store) -> Story:
         return Story(store, {}, {})
     library = Library(store.path / "library")
     tags: dict[str, tuple[str, ...]] = {}
-    for tag, tree in library.frozen().items():
+    for tag, tree in library.tags().items():
         tags[tree] = (*tags.get(tree, ()), tag)
     names = {tree: name for name, tree in reversed(library.names().items())}
     library.close()

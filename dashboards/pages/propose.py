@@ -48,7 +48,8 @@ def page() -> None:
 
 def _parent(story: Story) -> Harness | None:
     """The harness that the address or the reader names; else the incumbent."""
-    found = {story.harness_labels[h]: h for h in story.harness_labels if not isinstance(story.run.harness(h), str)}
+    kept = story.run.library_names()
+    found = {label: h for h, label in story.harness_labels.items() if h in kept}
     if not found:
         st.info("This run has no harness to start from yet.")
         return None
