@@ -109,25 +109,30 @@ def export(
 
     \b
     Formats: trl and verl are parquet, swift is JSON lines, llamafactory comes with its dataset_info.json. Each row is
-    one call of the model, with the loss on its reply alone; images are paths into RUN/blobs.
+    one call of the model, with the loss on its reply alone; images are paths into RUN/blobs. Where an annotator wrote
+    reasoning, it is in the rows, and annotated.jsonl says which turns have it from whom.
 
     \b
     Example:
       evolver export runs/demo beta1 --format llamafactory --out rows/
     """
+    from evolver.annotate import annotated
     from evolver.commands.harness import resolved
     from evolver.commands.talk import say
     from evolver.errors import UsageError
     from evolver.ground import tasks_of
+    from evolver.records import Annotation
     from evolver.store import Store
     from harnesses.library import Library
     from training.exports import conversations_of, write
-    from training.exports.formats import write_tokens
+    from training.exports.formats import write_provenance, write_tokens
 
     store, library = Store.open(run), Library(run / "library")
     harness_id = resolved(library, harness)
     instructions = {task.id: task.instruction for task in tasks_of(store, "train", store.config.tasks.train, "export")}
-    scored = [pair for pair in taught(store, harness_id) if pair[0].key.task_id in instructions]
+    found = [pair for pair in taught(store, harness_id) if pair[0].key.task_id in instructions]
+    notes = annotated(found, store.all(Annotation))
+    scored = notes.scored
     if not scored:
         raise UsageError(f"{run} has no train rollout under {harness}: `evolver distil {run} {harness}` makes them")
     played = library.get(harness_id)
@@ -145,6 +150,8 @@ def export(
     else:
         made = conversations_of(played, instructions, scored)
         files, count = write(format, made, out, lambda frame: str(store.blob_path(frame).resolve())), len(made)
+    if notes.by:
+        files.append(write_provenance(notes.by, out))
     say(f"{count} rows of {len(scored)} rollouts: {', '.join(map(str, files))}")
 
 

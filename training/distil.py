@@ -11,17 +11,20 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
 from devset.task import Task
+from evolver.annotate import Annotated, Scored, annotate
 from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Attempt, Lab
+from evolver.models.openai import OpenAIModel
 from evolver.race import record_evaluation
 from evolver.records import Distillation, Rollout, Scorecard
 from training.checkpoints import base_checkpoint
@@ -82,7 +85,10 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     renderer = Renderer(load_tokenizer(base), recipe.render)
     instructions = {task.id: task.instruction for task in splits.train}
     sealed = frozenset(task.instruction for task in splits.test)
-    rows = build_rows(lab.harness(harness_id), instructions, scored, renderer, recipe, sealed)
+    notes = await _reasoned(lab, instructions, scored, recipe, say)
+    rows = build_rows(lab.harness(harness_id), instructions, notes.scored, renderer, recipe, sealed)
+    marked = [replace(row, annotated=notes.turns_of(row.rollout_id, row.turns)) for row in rows.rows]
+    rows = replace(rows, rows=tuple(marked))
     if not rows.rows:
         raise UsageError(f"no row to train on under {harness_id[:12]}: of {len(scored)} rollouts, {rows.dropped}")
     student_id = _student_id(recipe, seed, rows)
@@ -108,6 +114,8 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
         train_loss_last=trained.loss_last,
         train_s=trained.seconds,
         checkpoint=str(checkpoint.relative_to(lab.store.path)),
+        annotator=next(iter(notes.by.values()), None),
+        annotated_turns=sum(len(row.annotated) for row in rows.rows),
     )
     if lab.store.get(Distillation, record.id) is None:
         lab.record(record)
@@ -130,6 +138,20 @@ async def _rollouts(
         cards += await lab.score(attempts, label=f"train rollouts under {harness_id[:12]}")
     by_id = {rollout.id: rollout for rollout in lab.store.all(Rollout)}
     return [(by_id[card.rollout_id], card) for card in cards]
+
+
+async def _reasoned(lab: Lab, instructions: Mapping[str, str], scored: Scored, recipe: Recipe, say: Say) -> Annotated:
+    """The rollouts with the reasoning that the run's annotator adds, or as they are where it has none."""
+    spec = lab.config.distil.annotator
+    if spec is None:
+        return Annotated(scored, {}, 0)
+    if recipe.render.reasoning == "drop":
+        raise UsageError(
+            "distil.annotator writes reasoning that the recipe drops: set render.reasoning to keep, or take it out"
+        )
+    found = await annotate(lab, OpenAIModel(spec), instructions, scored, spec.concurrency)
+    say(f"reasoning: {len(found.by)} turns by {spec.model}; unusable, left without: {found.unusable}")
+    return found
 
 
 def _trained(checkpoint: Path, rows: Rows, recipe: Recipe, seed: int, base: Path, say: Say) -> Training:

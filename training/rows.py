@@ -18,12 +18,16 @@ from training.render import Renderer
 
 @dataclass(frozen=True)
 class Row:
-    """One sequence of token ids. `loss` marks the ids that a model wrote; `turns` are the indexes they come from."""
+    """One sequence of token ids. `loss` marks the ids that a model wrote; `turns` are the indexes they come from.
+
+    `annotated` are those of the turns whose reasoning another model than the teacher wrote.
+    """
 
     ids: tuple[int, ...]
     loss: tuple[bool, ...]
     rollout_id: str
     turns: tuple[int, ...]
+    annotated: tuple[int, ...] = ()
 
     @property
     def labels(self) -> list[int]:

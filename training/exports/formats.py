@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,14 @@ def write_tokens(rows: Sequence[Row], out: Path) -> list[Path]:
         {"input_ids": list(row.ids), "labels": list(row.labels), "rollout_id": row.rollout_id} for row in rows
     ]
     return [_parquet(records, out / "tokens.parquet")]
+
+
+def write_provenance(by: Mapping[tuple[str, int], str], out: Path) -> Path:
+    """`annotated.jsonl`: of which turns another model than the teacher wrote the reasoning, and which."""
+    path = out / "annotated.jsonl"
+    lines = [{"rollout_id": rollout, "turn": turn, "annotator": who} for (rollout, turn), who in sorted(by.items())]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
 
 
 def _trl(made: Sequence[Conversation], out: Path, image_path: ImagePath) -> list[Path]:
