@@ -18,6 +18,7 @@ from tests.evolver.cards import a_card
 from tests.evolver.test_cli import called
 
 TEACHER, STUDENT = "demonstrator", "student-a"
+LOST = Failure(kind="sandbox_lost", blame="sandbox", message="gone")
 SKILLS = {"one": ("csv.sum",), "pair": ("csv.sum", "text.append"), "other": ("files.rename",)}
 
 
@@ -42,7 +43,8 @@ def card(
     return plain.model_copy(
         update={
             "key": plain.key.model_copy(update=fields), "rollout_id": f"{model}-{task}-{n}", "scores": scores,
-            "channel": channel, "error": Failure(kind="sandbox_lost", blame="sandbox", message="gone") if lost else None,
+            "channel": channel,
+            "error": LOST if lost else None,
         }
     )  # fmt: skip
 
