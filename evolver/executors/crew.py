@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import time
 from contextlib import suppress
 from typing import Protocol
 
 from evolver.errors import BudgetSpent, NotReady, UsageError
 from evolver.protocols import Finished, Lease, Lost, Report, WorkerSpec
 
-PATIENCE = 5  # failures in a row to get a worker before its slot stays empty
-BACKOFF_S = 0.5
+PATIENCE_S = 300.0  # without a worker, before a slot stays empty
+BACKOFF_S, MAX_BACKOFF_S = 0.5, 10.0
 FATAL = (UsageError, NotReady, BudgetSpent)
 
 
@@ -90,13 +91,13 @@ class SlotCrew(abc.ABC):
             self._slots = [asyncio.create_task(self._slot(number)) for number in range(self._size)]
 
     async def _slot(self, number: int) -> None:
-        hired = failures = 0
-        while failures < PATIENCE:
+        hired, failures, last = 0, 0, time.monotonic()
+        while time.monotonic() - last < PATIENCE_S:
             try:
                 hand = await self.hire(f"worker-{number}" + (f".{hired}" if hired else ""))
             except WorkerDied:
                 failures += 1
-                await asyncio.sleep(BACKOFF_S * 2**failures)
+                await asyncio.sleep(min(MAX_BACKOFF_S, BACKOFF_S * 2**failures))
                 continue
             except Exception as error:  # noqa: BLE001 - the round can't go on, whatever it is: told by `next`
                 self._results.put_nowait(error)
@@ -107,6 +108,7 @@ class SlotCrew(abc.ABC):
             finally:
                 with suppress(WorkerDied):
                     await hand.let_go()
+                last = time.monotonic()
 
     async def _serve(self, hand: Hand, name: str) -> None:
         """Until the worker is gone."""

@@ -109,6 +109,8 @@ def _started(workers: int, address: str | None) -> Any:
     except ImportError as error:
         raise NotReady(f"--executor ray needs Ray ({error}): pip install -e '.[ray]'") from None
     engine: Any = ray  # its options are typed too narrowly to be passed on
+    # Ray tells of each dead worker on stdout, which is for data; the driver tells of them itself.
+    engine._private.worker.print_to_stdstream = _unsaid
     quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
     if address is not None:
         try:
@@ -126,3 +128,7 @@ def _started(workers: int, address: str | None) -> Any:
             if start + 1 == STARTS:
                 raise NotReady(f"Ray does not start here: {error}") from error
     return engine
+
+
+def _unsaid(data: object, ignore_prefix: bool) -> None:
+    return None

@@ -240,8 +240,8 @@ def measure(options: argparse.Namespace, folder: Path) -> bool:
 
         capsule, n = made_capsule(folder / "capsule"), str(options.tasks)
         met &= compared(
-            "real", options.tasks, lambda out: [*me, "--drive", str(out), "--capsule", str(capsule), "--tasks", n], folder,
-            options,
+            "real", options.tasks, lambda out: [*me, "--drive", str(out), "--capsule", str(capsule), "--tasks", n],
+            folder, options,
         )  # fmt: skip
     return met
 
