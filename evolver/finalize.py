@@ -100,7 +100,7 @@ def _best_random(lab: Lab) -> str | None:
 def _from_archive(lab: Lab, frozen: Frozen) -> None:
     """Tags the harness, writes its archive beside the records, and plays what is read back from those bytes."""
     harness_id = frozen.arms.get(WINNER, frozen.arms[ORIGINAL])
-    lab.library.freeze(harness_id, frozen.tag, "the harness of the final comparison")
+    lab.library.tag(harness_id, frozen.tag, "the harness of the final comparison")
     path = lab.store.path / "final" / f"{frozen.tag}.tar"
     with on_disk(path):
         make_folder(path.parent)

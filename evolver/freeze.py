@@ -100,7 +100,7 @@ def check(store: Store, library: Library, wanted: Wanted) -> str:
         raise UsageError(str(error)) from error
     promotion_of(store, harness_id, wanted.harness)
     begun, place = store.get(Freeze, f"freeze-{wanted.name}"), _place(store, wanted)
-    taken = {library.frozen().get(tag, harness_id), harness_id if begun is None else begun.harness_id} - {harness_id}
+    taken = {library.tags().get(tag, harness_id), harness_id if begun is None else begun.harness_id} - {harness_id}
     if taken:
         raise UsageError(f"capsule {wanted.name!r} is of harness {taken.pop()[:12]}: choose another name")
     if begun is not None and wanted.out is not None and place != place_of(store, begun):
@@ -245,7 +245,7 @@ def carry_out(store: Store, library: Library, release: Release) -> None:
     if begun is None:
         raise UsageError(f"{store.path} lacks record {release.freeze_id!r} of capsule {release.name!r}")
     try:
-        library.freeze(release.harness_id, release.tag, _message(release))
+        library.tag(release.harness_id, release.tag, _message(release))
     except HarnessError as error:
         raise UsageError(str(error)) from error
     signed = library.message_of(release.tag)

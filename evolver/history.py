@@ -120,7 +120,7 @@ def _tags(store: Store, population: Population) -> Mapping[str, tuple[str, ...]]
         named[population.incumbent].append(f"HEAD of {store.config.lineage}")
     if (store.path / "library" / "HEAD").is_file():
         library = Library(store.path / "library")
-        for tag, harness_id in library.frozen().items():
+        for tag, harness_id in library.tags().items():
             named[harness_id].append(tag)
         library.close()
     for stage in store.all(Stage):

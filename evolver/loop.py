@@ -77,7 +77,7 @@ async def _follow_promotions(lab: Lab, distil: Distil) -> None:
     population = population_of(lab.store)
     for number, decision in enumerate(population.promotions, start=1):
         tag = f"{lab.config.lineage}-{number}"
-        lab.library.freeze(decision.candidate_harness, tag, f"promoted by {decision.id}")
+        lab.library.tag(decision.candidate_harness, tag, f"promoted by {decision.id}")
     if population.incumbent is not None:
         lab.library.advance(lab.config.lineage, population.incumbent)
     chosen = population.lineage[1 : 1 + lab.config.distil.max_promotions]

@@ -63,7 +63,7 @@ def enter_stage(
         raise UsageError(f"stage {name!r} is {known.harness_id[:12]} played by {known.teacher}: choose another name")
     else:
         stage = known
-    library.freeze(stage.harness_id, TAG + name, f"{stage.kind} stage {name}: {stage.why}")
+    library.tag(stage.harness_id, TAG + name, f"{stage.kind} stage {name}: {stage.why}")
     return stage
 
 

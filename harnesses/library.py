@@ -35,7 +35,8 @@ class _Version:
 
 
 class Library:
-    """Harnesses of one run. Names live under `refs/names/`, lineages are branches, frozen harnesses annotated tags.
+    """Harnesses of one run. Names live under `refs/names/`, lineages are branches, and what a harness came to stand
+    for (a promotion, a stage, a capsule) is an annotated tag.
 
     Every file is written beside its place, synced and renamed, objects before the ref that needs them: a process that
     dies at any point leaves a repository in order. For one thread; several processes may read while one writes.
@@ -111,7 +112,7 @@ class Library:
         """The full id behind an id, unique prefix, name or tag. Raises `UnknownHarness`."""
         if asked in self._loaded:
             return asked
-        names = self.frozen() | self.names()
+        names = self.tags() | self.names()
         if asked in names:
             return names[asked]
         trees = dict.fromkeys(v.tree for v in self._versions().values())
@@ -128,8 +129,8 @@ class Library:
         """Name → id, of everything that was added."""
         return self._ids_under("refs/names/")
 
-    def frozen(self) -> dict[str, str]:
-        """Tag → id, of the frozen harnesses."""
+    def tags(self) -> dict[str, str]:
+        """Annotated tag → id of its harness."""
         return self._ids_under("refs/tags/")
 
     def commit_of(self, asked: str) -> str:
@@ -160,22 +161,22 @@ class Library:
         """Makes a harness the head of a lineage (a promotion)."""
         self._point(f"refs/heads/{_checked(branch)}", self.commit_of(asked))
 
-    def freeze(self, asked: str, name: str, message: str) -> str:
-        """Freezes a harness as the annotated tag `name` and returns it; again is a no-op.
+    def tag(self, asked: str, name: str, message: str) -> str:
+        """Gives a harness the annotated tag `name` and returns it; again is a no-op.
 
         Raises `HarnessError` when the name stands for another harness.
         """
         tree = self.resolve(asked)
         self._check_free(name, tree)
-        if name not in self.frozen():
+        if name not in self.tags():
             lines = [f"object {self.commit_of(tree)}", "type commit", f"tag {name}", f"tagger {SIGNATURE}"]
             self._point(f"refs/tags/{name}", self._write_object("tag", "\n".join([*lines, "", message, ""]).encode()))
         return name
 
     def message_of(self, tag: str) -> str:
         """The message of an annotated tag. Raises `UnknownHarness`."""
-        if tag not in self.frozen():
-            raise UnknownHarness(f"unknown tag {tag!r}; known: {', '.join(self.frozen()) or 'none yet'}")
+        if tag not in self.tags():
+            raise UnknownHarness(f"unknown tag {tag!r}; known: {', '.join(self.tags()) or 'none yet'}")
         return str(self._repo.git.for_each_ref("--format=%(contents)", f"refs/tags/{tag}"))
 
     def archive(self, asked: str) -> bytes:
@@ -186,7 +187,7 @@ class Library:
 
     def _check_free(self, name: str, tree: str) -> None:
         _checked(name)
-        for names in (self.names(), self.frozen()):
+        for names in (self.names(), self.tags()):
             if names.get(name, tree) != tree:
                 raise HarnessError(f"the name {name!r} belongs to harness {names[name][:12]}, expected a new one")
 

@@ -126,5 +126,5 @@ def read_named(named: str) -> Harness:
 def free_name(library: Library, wanted: str, harness_id: str) -> str:
     """`wanted` made fit for the library; with the id's first digits when another harness has it."""
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in wanted.lower()).strip("-") or "harness"
-    taken = (library.names() | library.frozen()).get(plain, harness_id) != harness_id
+    taken = (library.names() | library.tags()).get(plain, harness_id) != harness_id
     return f"{plain[:60]}-{harness_id[:6]}" if taken else plain[:80]

@@ -1,4 +1,4 @@
-"""Commands about harnesses: list, show, diff, freeze."""
+"""Commands about harnesses: list, show, diff, tag."""
 
 from __future__ import annotations
 
@@ -99,28 +99,27 @@ def print_diff(found: Diff, effect: Iterable[str] = ()) -> None:
 
 
 @app.command()
-def freeze(
+def tag(
     harness: Annotated[str, typer.Argument(metavar="HARNESS", help="Name or id of a harness of the run.")],
     run: Annotated[Path, typer.Option("--run", metavar="RUN", help="The run directory.")],
-    tag: Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the frozen harness.")],
-    why: Annotated[str, typer.Option(help="Why it is frozen, in one sentence.")] = "frozen by hand",
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="The tag.")],
+    why: Annotated[str, typer.Option(help="What it stands for, in one sentence.")] = "tagged by hand",
 ) -> None:
-    """Freezes a harness of a run under a name (an annotated git tag); again is no change.
+    """Gives a harness of a run an annotated git tag; again is no change. A capsule for rounds: `evolver freeze`.
 
     \b
     Example:
-      evolver harness freeze beta1 --run runs/demo --as round-1
+      evolver harness tag beta1 --run runs/demo --as paper-1
     """
-    from harnesses.library import Library
     from harnesses.tree import HarnessError
 
     library = open_library(run)
     try:
         chosen = resolved(library, harness)
-        Library.freeze(library, chosen, tag, why)
+        library.tag(chosen, name, why)
     except HarnessError as error:
         raise UsageError(str(error)) from error
-    say(f"frozen: {tag} = {chosen}")
+    say(f"tagged: {name} = {chosen}")
 
 
 def open_library(run: Path) -> Library:

@@ -81,7 +81,7 @@ def told(run_copy: Path) -> Path:
         )
     )  # fmt: skip
     library = Library(run_copy / "library")
-    library.freeze(beta1.harness_id, "paper-1", "for the paper")
+    library.tag(beta1.harness_id, "paper-1", "for the paper")
     library.close()
     return run_copy
 

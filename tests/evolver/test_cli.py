@@ -167,7 +167,7 @@ BAD_WORDS = [
     (("tasks", "admit", "nothing-at-all"), "unknown task"),
     (("harness", "show", "omega"), "expected one of alpha, beta1, beta2"),
     (("harness", "show", "omega", "--run", "RUN"), "omega"),
-    (("harness", "freeze", "omega", "--run", "RUN", "--as", "x"), "omega"),
+    (("harness", "tag", "omega", "--run", "RUN", "--as", "x"), "omega"),
     (("show", "r-nope", "--run", "RUN"), "no rollout 'r-nope'"),
 ]
 
@@ -318,12 +318,12 @@ def test_e20_a_person_s_harness_that_carries_a_task_is_refused(
     assert len(Store.open(store.path).all(Candidate)) == before
 
 
-def test_freeze_tags_a_harness_and_again_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tag_names_a_harness_and_again_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run_with_harnesses(tmp_path / "run").path
     for _ in range(2):
-        assert called(capsys, "harness", "freeze", "beta1", "--run", str(path), "--as", "round-1")[0] == 0
+        assert called(capsys, "harness", "tag", "beta1", "--run", str(path), "--as", "round-1")[0] == 0
     library = Library(path / "library")
-    assert library.frozen() == {"round-1": library.resolve("beta1")}
+    assert library.tags() == {"round-1": library.resolve("beta1")}
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ async def test_the_winner_is_played_against_the_original_on_attempts_that_decide
     played = [r.key for r in lab.store.all(Rollout) if r.key.purpose == "test"]
     assert {key.attempt for key in played if key.harness_id == ALPHA} == {1, 2}  # 0 was played for something else
     assert all(arm.n_unscored == 0 for arm in final.arms)
-    assert lab.library.frozen()["main-final"] == BETA1
+    assert lab.library.tags()["main-final"] == BETA1
 
 
 async def test_the_original_may_spend_what_the_winner_spends_with_an_oracle_that_picks(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_a_capsule_is_played_released_and_signed_off(tmp_path: Path) -> No
     assert (release.verdict, release.reasons, release.n_tasks, release.attempts) == ("released", (), 10, 2)
     assert len(played(lab.store)) == 20 and {r.loaded_harness_id for r in played(lab.store)} == {BETA1}
     opened = open_capsule(tmp_path / "run/capsules/b-1")
-    assert opened.id == release.capsule_id and lab.library.frozen()["capsule-b-1"] == BETA1
+    assert opened.id == release.capsule_id and lab.library.tags()["capsule-b-1"] == BETA1
     assert release.capsule_id in lab.library.message_of("capsule-b-1")
     assert [path.name for path in (tmp_path / "run/capsules").iterdir()] == ["b-1"]
     [made] = capsules_of(lab.store)
@@ -98,7 +98,7 @@ async def test_a_success_that_does_not_come_out_is_refused_and_says_why(
     assert release.verdict == "refused" and release.tag == ""
     [why] = release.reasons
     assert "where 85.0% in the confirmation lets" in why
-    assert not (tmp_path / "run/capsules/b-1").exists() and "capsule-b-1" not in lab.library.frozen()
+    assert not (tmp_path / "run/capsules/b-1").exists() and "capsule-b-1" not in lab.library.tags()
     with pytest.raises(UsageError, match="never released"):
         open_capsule(tmp_path / "run/capsules/.b-1.unreleased")
     code, out, err = called(capsys, "freeze", str(tmp_path / "run"), "beta1", "--name", "b-1", "--json")
@@ -149,7 +149,7 @@ async def test_what_can_not_be_frozen_is_told_before_anything_is_played(tmp_path
     await frozen(lab)
     with pytest.raises(UsageError, match="was begun in"):
         check(lab.store, lab.library, Wanted("beta1", "b-1", tmp_path / "elsewhere"))
-    lab.library.freeze(ALPHA, "capsule-b-2", "taken")
+    lab.library.tag(ALPHA, "capsule-b-2", "taken")
     with pytest.raises(UsageError, match="capsule 'b-2' is of harness"):
         check(lab.store, lab.library, Wanted("beta1", "b-2"))
     (tmp_path / "out/b-3").mkdir(parents=True)
@@ -207,7 +207,7 @@ async def test_a_capsule_is_replayed_without_its_run(tmp_path: Path) -> None:
 
 def test_an_annotated_tag_has_its_message(tmp_path: Path) -> None:
     lab = promoted(tmp_path / "run")
-    lab.library.freeze(BETA1, "t-1", "first line\n\nsecond")
+    lab.library.tag(BETA1, "t-1", "first line\n\nsecond")
     assert lab.library.message_of("t-1").split() == ["first", "line", "second"]
     with pytest.raises(UnknownHarness, match="unknown tag 't-2'"):
         lab.library.message_of("t-2")

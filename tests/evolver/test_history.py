@@ -73,7 +73,7 @@ def made_run(tmp_path: Path) -> Made:
     library = Library(made.store.path / "library")
     for seed in ("alpha", "beta1", "beta2"):
         library.add_seed(seed)
-    library.freeze(PARENT.id, "main-1", "promoted")
+    library.tag(PARENT.id, "main-1", "promoted")
     shorter = with_changes(PARENT, {"scaffold.max_steps": 8})
     library.add(shorter, name="shorter", parents=[PARENT.id], message="fewer steps")
     child = harness_from_files(shorter).id

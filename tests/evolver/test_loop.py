@@ -143,7 +143,7 @@ async def test_a_run_promotes_what_helps_and_keeps_what_does_not(tmp_path: Path)
     found = verdicts(lab)
     assert found[0] == (beta1, "promote") and len(found) == 3
     assert all(verdict != "promote" for _, verdict in found[1:])
-    assert lab.library.lineage("main")[-1] == beta1 and lab.library.frozen()["main-1"] == beta1
+    assert lab.library.lineage("main")[-1] == beta1 and lab.library.tags()["main-1"] == beta1
     assert students.asked == [(beta1, 0)]
     purposes = Counter((e.harness_id == beta1, e.purpose) for e in lab.store.all(Evaluation))
     assert purposes[True, "race"] >= 1 and purposes[True, "confirm"] == 1
@@ -173,7 +173,7 @@ async def test_e30_no_promotion_without_a_decision_that_passed_both_gates(tmp_pa
             assert decision.looks[-1].verdict == "pass"
             assert decision.confirmation is not None and decision.reasons
     promoted = [d.candidate_harness for d in lab.store.all(Decision) if d.verdict == "promote"]
-    assert set(lab.library.frozen().values()) == set(promoted)
+    assert set(lab.library.tags().values()) == set(promoted)
 
 
 async def test_e18_e12_a_finished_run_does_nothing_when_it_is_run_again(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_stages_name_steps_of_the_lineage_and_tag_them(tmp_path: Path) -> 
     assert (second.kind, second.harness_id, second.before_harness) == ("harness", BETA1, ALPHA)
     assert enter_stage(lab.store, lab.library, "beta", "again") == second
     assert lab.store.all(Stage) == [first, second]
-    tags = Library(lab.store.path / "library").frozen()
+    tags = Library(lab.store.path / "library").tags()
     assert (tags["stage-alpha"], tags["stage-beta"]) == (ALPHA, BETA1)
 
 

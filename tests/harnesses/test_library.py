@@ -1,4 +1,4 @@
-"""The library: commits, names, lineages and frozen tags in a real git repository, killed and resumed."""
+"""The library: commits, names, lineages and tags in a real git repository, killed and resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ parent = library.add_seed("beta1")
 for steps in range(1, 1 + int(sys.argv[2])):
     tree = with_changes(library.get(parent), {"scaffold.max_steps": 100 + steps})
     parent = library.add(tree, name=f"steps-{steps}", parents=[parent], branch="beta1")
-    library.freeze(parent, f"frozen-{steps}", "a tag for each")
+    library.tag(parent, f"frozen-{steps}", "a tag for each")
     print(parent, flush=True)
 """
 
@@ -146,17 +146,17 @@ def read_id(tree: Tree) -> str:
     return tree_id(tree)
 
 
-def test_freezing_is_an_annotated_tag_and_happens_once(library: Library) -> None:
-    assert library.freeze("beta1", "frozen-1", "62 of 100 on test") == "frozen-1"
+def test_a_tag_is_annotated_and_given_once(library: Library) -> None:
+    assert library.tag("beta1", "frozen-1", "62 of 100 on test") == "frozen-1"
     tag = git(where(library), "rev-parse", "frozen-1")
-    assert library.freeze("beta1", "frozen-1", "said differently") == "frozen-1"
+    assert library.tag("beta1", "frozen-1", "said differently") == "frozen-1"
     assert git(where(library), "rev-parse", "frozen-1") == tag
     assert git(where(library), "cat-file", "-t", "frozen-1") == "tag"
     assert "62 of 100 on test" in git(where(library), "cat-file", "tag", "frozen-1")
-    assert library.frozen() == {"frozen-1": library.resolve("beta1")}
+    assert library.tags() == {"frozen-1": library.resolve("beta1")}
     assert library.get("frozen-1") == library.get("beta1")
     with pytest.raises(HarnessError, match="the name 'frozen-1' belongs to harness"):
-        library.freeze("alpha", "frozen-1", "another")
+        library.tag("alpha", "frozen-1", "another")
 
 
 def test_the_same_additions_are_the_same_commits_elsewhere(library: Library, tmp_path: Path) -> None:
