@@ -31,7 +31,8 @@ class Lanes:
     """The skills of `families` that the settings let in. A skill by itself may be any; several must be composable."""
 
     def __init__(self, families: Mapping[str, Family], settings: Settings) -> None:
-        self.families = {n: f for n, f in families.items() if settings.held_out or not f.held_out}
+        left = {n: f for n, f in families.items() if n not in settings.retired}
+        self.families = {n: f for n, f in left.items() if settings.held_out or not f.held_out}
         made = {name: family.binding(SEEDS) for name, family in self.families.items()}
         self._channels = {n: Oracle(terminal=m.terminal, gui=m.gui).channels for n, m in made.items()}
         self._opens = {name: bool(one.open) for name, one in made.items()}

@@ -80,7 +80,7 @@ def skills_of(settings: Settings) -> dict[str, Family]:
 def forge_of(settings: Settings, held: Iterable[Task] = ()) -> Forge:
     """`held` are tasks that must not be found again."""
     families = skills_of(settings)
-    named = {target.skill for target in settings.targets} | set(settings.fresh)
+    named = {target.skill for target in settings.targets} | {*settings.fresh, *settings.retired}
     if unknown := sorted(named - set(families)):
         raise SetError(f"the settings name the skill {unknown[0]!r}, which is not there; known: {', '.join(families)}")
     duplicates, prints = Duplicates(families, held), dict[str, Print]()

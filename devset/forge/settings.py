@@ -50,7 +50,8 @@ class Settings(Strict):
 
     At most `cap` tasks share a template (canonical path), `alone` where that is one skill by itself; every skill gets
     `floor` tasks as long as it can. `skills` are folders of skill directories beside the families; relative ones are
-    taken from the file's own folder. Skills that are held out of training are left out unless `held_out`.
+    taken from the file's own folder. Skills that are held out of training are left out unless `held_out`, and those
+    that are `retired` in any case.
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -60,6 +61,7 @@ class Settings(Strict):
     alone: Count = 40
     floor: Annotated[int, Field(ge=0)] = 20
     held_out: bool = False
+    retired: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
     fresh: tuple[str, ...] = ()

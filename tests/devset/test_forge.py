@@ -151,6 +151,11 @@ def test_a_template_has_so_many_instances_and_no_more() -> None:
     assert sampler.draws.refused["template"] >= 1
 
 
+def test_a_retired_skill_is_in_no_task() -> None:
+    made, _ = sample(40, retired=["text.append", "csv.sum"])
+    assert not {"text.append", "csv.sum"} & {skill for m in made for skill in m.flow.skills}
+
+
 def test_targets_are_drawn_as_often_as_they_are_to_be() -> None:
     targets = (
         Target(skill="csv.sum", weight=3, sizes=(1, 2)),
