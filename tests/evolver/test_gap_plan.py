@@ -1,0 +1,104 @@
+"""The plan of a gap experiment: which students it wants, what that takes, and what of it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evolver.config import RunConfig, parse_config
+from evolver.errors import UsageError
+from evolver.gap_plan import RecipeFacts, plan, plan_table
+from evolver.looks import LookConfig
+from evolver.store import Store
+from evolver.students import Measure, Order, measure_gaps, measures
+from tests.evolver.cards import a_task
+from tests.evolver.test_gap import played, student_of
+from tests.evolver.test_loop import Coin, Students, coin_lab, shell_helps
+
+TASKS = [a_task(n, "test") for n in range(8)]
+FACTS = RecipeFacts(n_rollouts=10, epochs=2, concurrency=4)
+
+
+def config(seeds: tuple[int, ...] = (0, 1, 2, 3), **gap: object) -> RunConfig:
+    return parse_config({"distil": {"seeds": seeds}, "gap": gap, "allow_unpriced": True}, "test")
+
+
+def orders(config: RunConfig, pairs: list[tuple[str, str]]) -> list[list[tuple[Order, ...]]]:
+    return [[one.orders for one in looks] for looks in measures(config, pairs, TASKS)]
+
+
+def test_each_look_takes_its_seeds_and_tasks_of_both_arms() -> None:
+    wanted = config(looks=[{"seeds": 2, "tasks": 4}, {"seeds": 3, "tasks": 8}])
+    [[first, last]] = orders(wanted, [("a", "b")])
+    assert first == tuple(Order(h, seed, 4) for h in "ab" for seed in (0, 1))
+    assert last == tuple(Order(h, seed, 8) for h in "ab" for seed in (0, 1, 2))
+
+
+def test_an_aa_arm_takes_the_seeds_of_both_its_sides() -> None:
+    wanted = config(looks=[{"seeds": 2, "tasks": 4}])
+    [[only]] = orders(wanted, [("a", "a")])
+    assert only == tuple(Order("a", seed, 4) for seed in (0, 1, 2, 3))
+    assert config(seeds=(0, 1, 2)).gap.seeds_of(("a", "a"), (0, 1, 2), LookConfig(seeds=2, tasks=4)) == (0, 1, 2)
+
+
+def test_variants_have_students_of_their_own_and_only_the_first_plays_crossed() -> None:
+    wanted = config(seeds=(0, 1), equal=["budget", "accepted"], crossed={"seeds": 1, "tasks": 3})
+    pairs = [("a", "b"), ("b", "c")]
+    found = {
+        o.harness_id: o for looks in orders(wanted, pairs) for one in looks for o in one if o.seed == 0 and o.under
+    }
+    assert {h: (o.under, o.under_tasks, o.equal) for h, o in found.items()} == {
+        "a": (("b",), 3, "budget"), "b": (("a", "c"), 3, "budget"), "c": (("b",), 3, "budget"),
+    }  # fmt: skip
+    all_orders = [o for looks in orders(wanted, pairs) for one in looks for o in one]
+    assert {o.equal for o in all_orders} == {"budget", "accepted"}
+    assert not any(o.under for o in all_orders if o.seed == 1 or o.equal == "accepted")
+
+
+def test_an_order_is_told_to_the_child_as_options() -> None:
+    order = Order("a", 2, 100, "budget", ("b", "c"), 40)
+    assert order.options == [
+        "--seed", "2", "--test-tasks", "100", "--equal", "budget", "--test-tasks", "40@b", "--test-tasks", "40@c",
+    ]  # fmt: skip
+
+
+def measure(order: Order, pair: tuple[str, str] = ("a", "b")) -> Measure:
+    return Measure(pair, order.equal, None, (order,), tuple(TASKS))
+
+
+def test_a_plan_counts_shared_work_once_and_knows_what_is_done(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig())
+    wanted = [measure(Order("a", 0, 8, None, ("b",), 2)), measure(Order("b", 0, 8)), measure(Order("b", 0, 8))]
+    by_name = {work.what: (work.total, work.done) for work in plan(store, wanted, FACTS)}
+    assert by_name == {
+        "teacher's train rollouts": (20, 0), "teacher's test rollouts": (16, 0), "students trained": (2, 0),
+        "students' test rollouts": (8 + 2 + 8, 0), "untrained controls' test rollouts": (16, 0),
+    }  # fmt: skip
+    store.append(student_of("a", 0))
+    for card in played("a", "student-a-0", "11110000") + played("b", "student-a-0", "1") + played("a", "base", "0000"):
+        store.append(card)
+    works = {work.what: work for work in plan(store, wanted, FACTS)}
+    assert (works["students trained"].done, works["students' test rollouts"].done) == (1, 9)
+    assert works["untrained controls' test rollouts"].done == 4
+    assert works["students trained"].seconds == pytest.approx(9.0)  # one is left, and the first took 9 s
+
+
+def test_a_plan_takes_the_variant_into_account(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig())
+    store.append(student_of("a", 0))
+    for equal, done in (("accepted", 1), ("budget", 0), (None, 1)):
+        works = {w.what: w for w in plan(store, [measure(Order("a", 0, 8, equal))], FACTS)}  # type: ignore[arg-type]
+        assert works["students trained"].done == done, equal
+
+
+def test_the_table_adds_the_times_up(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig())
+    table = plan_table(plan(store, [measure(Order("a", 0, 8))], FACTS), "first")
+    assert table.rows[-1][0] == "together" and table.rows[0][1:4] == ("10", "0", "10")
+
+
+async def test_more_crossed_tasks_than_there_are_is_refused(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(crossed={"tasks": 9}), Coin(shell_helps))
+    with pytest.raises(UsageError, match=r"gap\.crossed wants 9 test tasks, there are 8"):
+        await measure_gaps(lab, [("a", "b")], TASKS, Students(lab))
