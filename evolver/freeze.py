@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from devset.task import Split, Task
-from evolver.capsules import Contents, Drifted, OpenedCapsule, image_of, open_capsule, verify_machine, write_capsule
+from evolver.capsules import Contents, Drifted, OpenedCapsule, images_of, open_capsule, verify_machine, write_capsule
 from evolver.capsules.evidence import (
     Outcome,
     confirmed_tasks,
@@ -136,6 +136,7 @@ async def _begin(lab: Lab, wanted: Wanted, harness_id: str, tasks: Tasks | None)
         prices_on=time.strftime("%Y-%m-%d", time.gmtime()),
         prices={name: PricePin(input=p.input, output=p.output) for name, p in sorted(lab.config.prices.items())},
     )
+    image, grading = await images_of(harness.environment, lab.sandboxes)
     contents = Contents(
         harness=harness,
         settings=settings,
@@ -144,8 +145,9 @@ async def _begin(lab: Lab, wanted: Wanted, harness_id: str, tasks: Tasks | None)
         tasks=chosen,
         prices=prices,
         evidence=evidence_pin(store, promotion, task_list),
-        image=await image_of(harness.environment, lab.sandboxes),
+        image=image,
         files={},
+        grading=grading,
     )
     discard(_aside(place))  # one that no record knows of: its freezing was stopped right here
     capsule = write_capsule(contents, _aside(place))

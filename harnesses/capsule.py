@@ -89,11 +89,13 @@ class ImagePin(Pin):
 
 
 class MachinePin(Pin):
-    """The machine of an attempt. `screen` is None without one; `platform` is the processor's architecture."""
+    """The machine of an attempt, and the one on which its checks run (`grading`). `screen` is None without one;
+    `platform` is the processor's architecture."""
 
     backend: Literal["docker", "local"]
     platform: str
     image: ImagePin
+    grading: ImagePin
     screen: tuple[int, int] | None
     network: Literal["none", "allowlist"]
     allowlist: tuple[str, ...]

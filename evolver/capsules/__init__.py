@@ -2,7 +2,7 @@
 
 from evolver.capsules.contents import Contents, pinned
 from evolver.capsules.folder import is_released, read_lock, write_capsule
-from evolver.capsules.machine import image_of, verify_machine
+from evolver.capsules.machine import image_of, images_of, verify_machine
 from evolver.capsules.opened import Drifted, OpenedCapsule, open_capsule, verify
 from harnesses.capsule import Capsule, Drift, differences
 
@@ -14,6 +14,7 @@ __all__ = [
     "OpenedCapsule",
     "differences",
     "image_of",
+    "images_of",
     "is_released",
     "open_capsule",
     "pinned",

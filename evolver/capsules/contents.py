@@ -50,7 +50,8 @@ APART = ("seed", "teacher", "judge")  # settings that have fields of their own
 class Contents:
     """What a capsule is made of: `settings` is its config.toml, `config` the same with the prices, checked.
 
-    `tasks` are those of `task_list`, in its order; `files` are the digests of the capsule's own files.
+    `tasks` are those of `task_list`, in its order; `files` are the digests of the capsule's own files. `grading` is the
+    image that checks run on; absent, it is that of the attempts.
     """
 
     harness: Harness
@@ -62,6 +63,7 @@ class Contents:
     evidence: EvidencePin
     image: ImagePin
     files: Digests
+    grading: ImagePin | None = None
 
 
 def pinned(contents: Contents) -> Capsule:
@@ -71,7 +73,7 @@ def pinned(contents: Contents) -> Capsule:
         harness=harness_pin(Tree(harness.files, harness.executable)),
         teacher=teacher_pin(config.teacher, harness),
         judge=None if config.judge is None else judge_pin(config.judge),
-        machine=machine_pin(config, harness, contents.image),
+        machine=machine_pin(config, harness, (contents.image, contents.grading or contents.image)),
         tasks=task_set_pin(contents.task_list.name, contents.tasks),
         program=program_of(config),
         prices=contents.prices.prices,
@@ -160,15 +162,16 @@ def judge_pin(judge: JudgeConfig) -> JudgePin:
     )
 
 
-def machine_pin(config: RunConfig, harness: Harness, image: ImagePin) -> MachinePin:
-    """Raises ValueError while the back end is not chosen."""
+def machine_pin(config: RunConfig, harness: Harness, images: tuple[ImagePin, ImagePin]) -> MachinePin:
+    """`images` are that of the attempts and that of the checks. Raises ValueError while the back end is not chosen."""
     if config.sandbox.backend == "auto":
         raise ValueError("a capsule names its back end: docker or local, not auto")
     environment = harness.environment
     return MachinePin(
         backend=config.sandbox.backend,
         platform=platform.machine(),
-        image=image,
+        image=images[0],
+        grading=images[1],
         screen=environment.screen if environment.image == "desktop" else None,
         network=environment.network,
         allowlist=environment.allowlist,

@@ -6,6 +6,7 @@ import json
 from shlex import quote
 
 from evolver.errors import NotReady
+from evolver.graders.program import CLEAN
 from evolver.protocols import Sandboxes
 from evolver.sandboxes.recipe import SITE
 from harnesses.capsule import Capsule, Drift, ImagePin, drifts
@@ -41,10 +42,20 @@ async def image_of(environment: Environment, sandboxes: Sandboxes) -> ImagePin:
         await box.close()
 
 
+async def images_of(environment: Environment, sandboxes: Sandboxes) -> tuple[ImagePin, ImagePin]:
+    """The image of attempts in this environment, and the one that their checks run on: mostly the same."""
+    own = await image_of(environment, sandboxes)
+    return own, own if await sandboxes.prepare(CLEAN) == own.digest else await image_of(CLEAN, sandboxes)
+
+
 async def verify_machine(capsule: Capsule, environment: Environment, sandboxes: Sandboxes) -> list[Drift]:
-    """How the image of this back end differs from the pinned one: its digest, and each package."""
+    """How the images of this back end differ from the pinned ones: their digests, and each package in them."""
     pinned = capsule.machine
     if sandboxes.name != pinned.backend:
         return [Drift(field="machine.backend", pinned=pinned.backend, found=sandboxes.name)]
-    found = await image_of(environment, sandboxes)
-    return drifts(pinned.image.model_dump(mode="json"), found.model_dump(mode="json"), "machine.image")
+    image, grading = await images_of(environment, sandboxes)
+    return [*_drifts("image", pinned.image, image), *_drifts("grading", pinned.grading, grading)]
+
+
+def _drifts(name: str, pinned: ImagePin, found: ImagePin) -> list[Drift]:
+    return drifts(pinned.model_dump(mode="json"), found.model_dump(mode="json"), f"machine.{name}")

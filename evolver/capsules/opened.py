@@ -106,8 +106,9 @@ class _Comparison:
             self._part("seed", config.seed)
             self._part("judge", None if config.judge is None else now.judge_pin(config.judge))
         if config is not None and harness is not None:
+            images = self._capsule.machine.image, self._capsule.machine.grading
             teacher = self._readable("teacher", lambda: now.teacher_pin(config.teacher, harness))
-            machine = self._readable("machine", lambda: now.machine_pin(config, harness, self._capsule.machine.image))
+            machine = self._readable("machine", lambda: now.machine_pin(config, harness, images))
             self._parts(teacher=teacher, machine=machine)
         self._lock_and_sign_off()
         self._files()

@@ -148,6 +148,9 @@ def test_g28_a_program_other_than_the_pinned_one_is_named(copy: Path, path: tupl
 # --- the image -----------------------------------------------------------------------------------------------------
 
 
+IMAGES = ("image", "grading")  # of attempts and of their checks: one and the same here
+
+
 async def machine_drifts(frozen: Path, sandboxes: FakeSandboxes) -> list[str]:
     opened = open_capsule(frozen)
     return fields(await verify_machine(opened.capsule, opened.harness.environment, sandboxes))
@@ -157,13 +160,14 @@ async def test_one_package_version_is_named(frozen: Path) -> None:
     assert await machine_drifts(frozen, machines()) == []
     for kind, name in (("deb", "bash:amd64"), ("pip", "lxml"), ("graders", "openpyxl")):
         other = machines({**PACKAGES, kind: {name: "0.1"}})
-        assert await machine_drifts(frozen, other) == [f"machine.image.{kind}.{name}"]
+        assert await machine_drifts(frozen, other) == [f"machine.{image}.{kind}.{name}" for image in IMAGES]
     more = machines({**PACKAGES, "pip": {**PACKAGES["pip"], "torch": "2.0"}})
-    assert await machine_drifts(frozen, more) == ["machine.image.pip.torch"]
+    assert await machine_drifts(frozen, more) == [f"machine.{image}.pip.torch" for image in IMAGES]
 
 
 async def test_g40_a_rebuilt_image_and_another_back_end_are_named(frozen: Path) -> None:
-    assert await machine_drifts(frozen, machines(digest="sha256:rebuilt")) == ["machine.image.digest"]
+    rebuilt = [f"machine.{image}.digest" for image in IMAGES]
+    assert await machine_drifts(frozen, machines(digest="sha256:rebuilt")) == rebuilt
     docker = machines()
     docker.name = "docker"
     assert await machine_drifts(frozen, docker) == ["machine.backend"]

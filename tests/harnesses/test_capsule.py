@@ -17,6 +17,9 @@ MODEL: JsonValue = {
     "key_name": "A_KEY", "timeout_s": 1.5, "retry_for_s": 2.5, "first_contact_s": 3.5, "concurrency": 4,
     "image_tokens": "auto",
 }  # fmt: skip
+IMAGE: JsonValue = {
+    "digest": "sha256:1", "deb": {"bash": "5.2"}, "pip": {"lxml": "6.1"}, "graders": {"odfpy": "1.4"},
+}  # fmt: skip
 WHOLE: dict[str, JsonValue] = {
     "version": 1,
     "harness": {"id": GIT, "files": {"prompt/system.md": SHA}, "executable": ["files/run"]},
@@ -27,7 +30,7 @@ WHOLE: dict[str, JsonValue] = {
     "judge": {"model": MODEL, "signature": "judge:m", "prompt_sha256": SHA, "settings": {"sees_screen": True}},
     "machine": {
         "backend": "docker", "platform": "x86_64", "screen": [640, 480], "network": "allowlist", "allowlist": ["a.org"],
-        "image": {"digest": "sha256:1", "deb": {"bash": "5.2"}, "pip": {"lxml": "6.1"}, "graders": {"odfpy": "1.4"}},
+        "image": IMAGE, "grading": IMAGE,
     },
     "tasks": {"name": "select", "n": 10, "sha256": SHA, "rubrics_sha256": SHA, "checks": {"files.py": SHA}},
     "program": {
