@@ -24,10 +24,11 @@ RUNS_DIR = "EVOLVER_RUNS_DIR"
 READ_ONLY = "EVOLVER_READ_ONLY"
 REFRESH_S = "5s"
 LONGEST_TEXT = 20_000
-# Streamlit leaves 6 rem above the first line, and its captions have too little contrast to be read.
+# Streamlit leaves 6 rem above the first line; its captions and the code amid words have too little contrast to be read.
 PAGE_STYLE = (
     ".stMainBlockContainer {padding-top: 4rem} "
-    "[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p {color: inherit !important; opacity: 0.85} "
+    "[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p {color: inherit !important; opacity: 0.9} "
+    ".stMain :not(pre) > code {color: inherit}"
     ".st-key-editor textarea {font-family: monospace; font-size: 0.85rem}"
 )
 

@@ -141,7 +141,7 @@ def _capsules(story: Story) -> None:
     st.dataframe(rows, hide_index=True)
     released = next((one for one in reversed(made) if one.state == "released"), None)
     if released is not None:
-        st.caption(f"A round is played with `evolver generate {place_of(store, released.freeze)} --help`.")
+        st.caption(f"A round of it: `evolver generate {place_of(store, released.freeze)} --tasks train --out ROUND`.")
 
 
 @st.fragment(run_every=EVERY)

@@ -114,12 +114,11 @@ def _files(edits: Edits, wrong: dict[str, list[str]], name: str) -> None:
     with place:
         path = st.selectbox("file", shown, index=first, format_func=label, key="p_file") or shown[0]
     with beside:
-        added = st.text_input("new file", key="p_new", placeholder="prompt/notes/bash.md, files/…", max_chars=200)
-    if added and added not in edits.files:
-        edits.files[added] = draft.NEW_BYTES
-        st.rerun()
-    for line in wrong.get(path, ()):
-        st.error(line, icon=":material/error:")
+        asked = "prompt/notes/bash.md, files/…"
+        st.text_input("new file", key="p_new", placeholder=asked, max_chars=200, on_change=_add, args=(edits,))
+    with st.container():  # in a place of its own, so that the editor below stays where it is
+        for line in wrong.get(path, ()):
+            st.error(line, icon=":material/error:")
     _editor(edits, path, f"{name} {path}")
 
 
@@ -140,6 +139,14 @@ def _editor(edits: Edits, path: str, key: str) -> None:
         back.button("as in the parent", on_click=_restore, args=(edits, path), disabled=not edits.mark(path))
     if path in edits.files:
         away.button("remove this file", on_click=edits.files.pop, args=(path,))
+
+
+def _add(edits: Edits) -> None:
+    path = str(st.session_state["p_new"]).strip()
+    if path:
+        edits.files.setdefault(path, draft.NEW_BYTES)
+        st.session_state["p_file"] = path
+    st.session_state["p_new"] = ""
 
 
 def _take(edits: Edits, path: str, box: str) -> None:

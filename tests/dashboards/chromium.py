@@ -16,7 +16,7 @@ from pathlib import Path
 import websockets
 
 PATIENCE_S = 40.0
-KEYS = {"ArrowLeft": 37, "ArrowRight": 39}
+KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Tab": 9, "Enter": 13}
 AT_REST = "document.querySelector('.stApp')?.dataset.testScriptState === 'notRunning'"
 _BOX = "document.querySelector({})?.getBoundingClientRect()"
 
@@ -54,8 +54,11 @@ class Tab:
 
     async def press(self, key: str) -> None:
         """A real key, such as ArrowRight."""
+        text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            await self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+            await self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key], **text
+            )
 
     async def picture(self, path: Path) -> None:
         """What the tab shows, as a PNG file."""

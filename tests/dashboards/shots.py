@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import websockets
@@ -16,14 +17,26 @@ from dashboards.queries import open_run
 from tests.dashboards.chromium import AT_REST, Tab, browser
 from tests.dashboards.server import dashboard
 
-PAGES = ("overview", "lineage", "compare", "frontier", "channels", "gap", "rollouts", "replay", "propose")
+PAGES = (
+    "overview",
+    "lineage",
+    "compare",
+    "frontier",
+    "channels",
+    "gap",
+    "rollouts",
+    "replay",
+    "rounds",
+    "propose",
+    "freeze",
+)
 SETTLE_S = 1.2  # Plotly draws, fonts load
 
 
 def address(run: Path, page: str) -> str:
-    """The page's address; of a replay that of the longest attempt that solved its task."""
+    """The page's address (the first one has none); of a replay that of the longest attempt that solved its task."""
     if page != "replay":
-        return page
+        return "" if page == "overview" else page
     solved = open_run(run).page(1, {"outcome": "solved"}, 200) or open_run(run).page(1)
     return f"replay?r={max(solved, key=lambda row: row.turns or 0).id}&step=2" if solved else page
 
@@ -37,22 +50,23 @@ async def look(tab: Tab, *, width: int, height: int, dark: bool) -> None:
 
 async def shoot(asked: argparse.Namespace) -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, dashboard(str(asked.run)) as server:
-        with browser(Path(folder) / "profile") as driven:
-            async with websockets.connect(driven, max_size=2**28) as connection:
-                tab = Tab(connection)
-                for theme in asked.themes:
-                    for width in asked.widths:
-                        await look(tab, width=width, height=asked.height, dark=theme == "dark")
-                        for page in asked.pages:
-                            await tab.call("Page.navigate", url="about:blank")
-                            await tab.call("Page.navigate", url=f"{server.url}/{address(asked.run, page)}")
-                            await tab.until(f"document.querySelector('h1,h2,h3,.stAlert') && {AT_REST}")
-                            await asyncio.sleep(SETTLE_S)
-                            several = len(asked.themes) * len(asked.widths) > 1
-                            name = f"{page}-{theme}-{width}" if several else f"dashboard-{page}"
-                            await tab.picture(asked.out / f"{name}.png")
-                            print(asked.out / f"{name}.png")
+    several = len(asked.themes) * len(asked.widths) > 1
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dashboard(str(asked.run)) as server,
+        browser(Path(folder) / "profile") as driven,
+    ):
+        async with websockets.connect(driven, max_size=2**28) as connection:
+            tab = Tab(connection)
+            for theme, width, page in product(asked.themes, asked.widths, asked.pages):
+                await look(tab, width=width, height=asked.height, dark=theme == "dark")
+                await tab.call("Page.navigate", url="about:blank")
+                await tab.call("Page.navigate", url=f"{server.url}/{address(asked.run, page)}")
+                await tab.until(f"document.querySelector('h1,h2,h3,.stAlert') && {AT_REST}")
+                await asyncio.sleep(SETTLE_S)
+                name = f"{page}-{theme}-{width}" if several else f"dashboard-{page}"
+                await tab.picture(asked.out / f"{name}.png")
+                print(asked.out / f"{name}.png")
 
 
 def main() -> None:
