@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evolver.commands.talk import AsJson, RunDir, say, show_json, show_table
+from evolver.errors import NotReady
 
 if TYPE_CHECKING:
     from evolver.freeze import CapsuleOfRun, Replayed, Wanted
@@ -157,19 +158,23 @@ def verify(
     from evolver.capsules import verify as drifts_of
 
     capsule, found = read_lock(path), drifts_of(path)
+    unlooked = "" if image else "not looked at"
     if image:
-        found += asyncio.run(_image_drifts(path, capsule))
+        try:
+            found += asyncio.run(_image_drifts(path, capsule))
+        except NotReady as error:
+            unlooked = str(error)
     if as_json:
-        show_json({"id": capsule.id, "released": is_released(path), "image_checked": image, "drifts": _plain(found)})
+        told = {"id": capsule.id, "released": is_released(path), "image_unchecked": unlooked or None}
+        show_json({**told, "drifts": _plain(found)})
     else:
         _print(found)
-    say(f"{len(found)} drifts" if found else f"capsule {capsule.id[:12]} is as it was frozen" + _unlooked(image))
     if found:
+        say(f"{len(found)} drifts")
         raise typer.Exit(1)
-
-
-def _unlooked(image: bool) -> str:
-    return "" if image else "; its image was not looked at"
+    if image and unlooked:
+        raise NotReady(f"all but its image is as it was frozen; that can't be looked at: {unlooked}")
+    say(f"capsule {capsule.id[:12]} is as it was frozen" + ("; its image was not looked at" if unlooked else ""))
 
 
 async def _image_drifts(path: Path, capsule: Capsule) -> Sequence[Drift]:

@@ -272,7 +272,18 @@ def test_capsule_verify_exits_with_1_and_names_what_drifted(copy: Path, capsys: 
     code, out, _ = called(capsys, *words, "--json")
     told = json.loads(out)
     assert code == 1 and told["drifts"] == [{"field": "prices.gpt-x.output", "pinned": 2.0, "found": 2.5}]
-    assert (told["released"], told["image_checked"]) == (True, False)
+    assert (told["released"], told["image_unchecked"]) == (True, "not looked at")
+
+
+def test_an_image_that_can_not_be_looked_at_is_not_said_to_be_as_it_was(
+    copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(copy))  # without bubblewrap there is no local sandbox
+    code, out, err = called(capsys, "capsule", "verify", str(copy))
+    assert (code, out) == (3, "") and "that can't be looked at: bubblewrap is missing" in err
+    edited(copy / "prices.json", '"output": 2.0', '"output": 2.5')
+    code, out, _ = called(capsys, "capsule", "verify", str(copy))
+    assert (code, out) == (1, "prices.gpt-x.output: 2.0 → 2.5\n")
 
 
 def test_capsule_diff_and_show(frozen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
