@@ -7,23 +7,24 @@ from pathlib import Path
 
 from dashboards.logs import Stamp
 from evolver.errors import UsageError
-from evolver.rounds.view import RoundView, is_round, read_round
+from evolver.rounds.view import RoundView, read_round
 
 MANIFEST = "manifest.jsonl"
 PLACES = ("", "*/", "*/*/", "rounds/*/", "*/rounds/*/")
-FILES = (MANIFEST, "book.sqlite", "book.sqlite-wal")
+BOOK = "book.sqlite"
+FILES = (MANIFEST, BOOK, f"{BOOK}-wal")
 
 
 def find_rounds(root: Path) -> list[Path]:
     """The rounds at, under or beside the runs of a folder, the one that was heard of last first."""
     found = {path.parent for place in PLACES for path in root.glob(f"{place}{MANIFEST}")} if root.is_dir() else set()
-    return sorted(filter(is_round, found), key=lambda path: _changed(path), reverse=True)
+    return sorted((path for path in found if (path / BOOK).is_file()), key=_changed, reverse=True)
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Changes whenever the round has gone on."""
-    files = [path / name for name in FILES if (path / name).exists()]
-    return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    """Changes whenever the round has gone on. To read the book leaves an empty file beside it, which says nothing."""
+    seen = [(name, (path / name).stat()) for name in FILES if (path / name).exists()]
+    return tuple((name, status.st_mtime_ns, status.st_size) for name, status in seen if status.st_size)
 
 
 def view_of(path: Path) -> RoundView | str:

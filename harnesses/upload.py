@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from harnesses.tree import MAX_FILES, HarnessError, Tree
 
 MAX_UPLOAD = 1_000_000
+PARTS = {"files", "prompt", "tools"}  # the folders of a harness itself
 _UNIX = 3  # the system under which a zip entry carries a file mode
 _ENCRYPTED = 0x1
 
@@ -77,7 +78,7 @@ def _check_path(path: str) -> None:
 def _from_top(files: Mapping[str, bytes], executable: set[str] | frozenset[str]) -> Tree:
     """The tree without the one folder in which all of it lies, if there is such a folder, and without a `.git`."""
     tops = {path.partition("/")[0] for path in files}
-    if len(tops) == 1 and all("/" in path for path in files):
+    if len(tops) == 1 and not tops & PARTS and all("/" in path for path in files):
         cut = len(tops.pop()) + 1
         files = {path[cut:]: data for path, data in files.items()}
         executable = {path[cut:] for path in executable}

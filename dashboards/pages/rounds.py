@@ -10,11 +10,19 @@ from dashboards import frame, rounds, theme, words
 from evolver.figures.rounds import instruments, rejections
 from evolver.intervals import wilson
 from evolver.phrasing import UNKNOWN, count, dollars
+from evolver.rounds.rows import Reason
 from evolver.rounds.view import RoundView
 
 STATES = {
     "running": "◆ running", "paused": "◇ paused", "stopped": "■ stopped", "alarm": "✕ alarm", "complete": "● complete",
 }  # fmt: skip
+REASONS: dict[Reason, str] = {
+    "infra": "nobody could score it (ours)",
+    "state": "a check program says no",
+    "judge": "the judge says no",
+    "length": "too long",
+    "duplicate": "said before",
+}
 MOST_SHARDS = 200
 NEXT = "evolver generate CAPSULE --tasks SET --n 2000 --out ROUND"
 
@@ -98,7 +106,8 @@ def _told(view: RoundView) -> None:
         f"{view.n_tasks:,} tasks of {view.tasks} · {view.path}"
     )
     first, second, third, fourth = st.columns(4)
-    frame.card(first, "accepted", count(view.accepted), f"{_yield(view)} of {view.done:,} units")
+    each = dollars(view.spent_usd / view.done) if view.done else UNKNOWN
+    frame.card(first, "accepted", count(view.accepted), f"{_yield(view)} of {view.done:,} units, {each} a unit")
     frame.card(second, "success", words.percent(view.success), f"over {view.success.n:,} units that could be scored")
     one_off = f"one-off cost {dollars(view.one_off_usd)}, with it {dollars(view.usd_per_accepted_all_in)} each"
     frame.card(third, "cost per accepted", dollars(view.usd_per_accepted), one_off)
@@ -119,12 +128,16 @@ def _yield(view: RoundView) -> str:
 
 def _turned_away(view: RoundView) -> None:
     st.subheader("Why attempts were turned away", anchor=False)
-    said = ", ".join(f"{n:,} {reason}" for reason, n in view.rejections.items()) or "none"
-    figure = rejections(dict(view.rejections), view.accepted)
-    frame.draw(figure, alt=f"{view.accepted:,} accepted; turned away: {said}", key="round_rejections")
+    counts = {REASONS.get(reason, reason): n for reason, n in view.rejections.items()}
+    said = "; ".join(f"{n:,} {reason}" for reason, n in counts.items()) or "none"
+    frame.draw(
+        rejections(counts, view.accepted),
+        alt=f"{view.accepted:,} accepted; turned away: {said}",
+        key="round_rejections",
+    )
     ways = ", ".join(f"{theme.CHANNELS[c].label} {n:,}" for c, n in view.channels.items() if c in theme.CHANNELS)
     st.caption(
-        f"{view.accepted:,} accepted, {view.rejected:,} turned away: {said}. Failures of our own (infra) are no score. "
+        f"{view.accepted:,} accepted, {view.rejected:,} turned away: {said}. Failures of our own are no score. "
         f"Channels of the accepted: {ways or UNKNOWN}."
     )
 
@@ -166,7 +179,9 @@ def _shards(view: RoundView) -> None:
         return
     said = f"{view.usable:,} of {view.accepted:,} accepted units are in shards that no instrument doubts"
     root = f" · dataset root {view.root[:16]}" if view.root else ""
-    st.caption(f"{len(view.shards):,} shards, {len(suspects):,} of them suspect · {said}{root}")
+    st.caption(
+        f"{len(view.shards):,} shard{'s' * (len(view.shards) != 1)}, {len(suspects):,} of them suspect · {said}{root}"
+    )
     shown = [*suspects, *(shard for shard in view.shards if not shard.suspect)][:MOST_SHARDS]
     if len(shown) < len(view.shards):
         st.caption(f"The first {len(shown):,} of {len(view.shards):,}, suspect ones first.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from evolver.lab import Attempt
-from evolver.live import FOLDER, Playing, playing, watched
+from evolver.live import FOLDER, Playing, playing, watched, worker
 from evolver.protocols import Request
 from evolver.records import Completion, Rollout, RolloutKey, Turn
 from evolver.rollout import Job
@@ -73,3 +74,11 @@ def test_what_the_job_itself_asks_is_still_asked(tmp_path: Path) -> None:
     turns: list[Turn] = []
     with watched(tmp_path, job) as shown:
         assert shown.goes_on(turns) is False and asked == [1]
+
+
+def test_the_process_that_drives_a_run_is_seen_without_disturbing_it(tmp_path: Path) -> None:
+    store = lab(tmp_path, ScriptedModel([])).store
+    assert worker(store.path) is None
+    with store.working():
+        assert worker(store.path) == os.getpid()
+    assert worker(store.path) is None

@@ -241,3 +241,12 @@ def test_a_harness_without_tools_or_directory_is_refused(tmp_path: Path) -> None
         read_tree(tmp_path / "nowhere")
     with pytest.raises(HarnessError, match="unknown seed 'gamma'; expected one of alpha, beta1, beta2"):
         seed_path("gamma")
+
+
+def test_what_is_wrong_in_each_file_is_said_at_once() -> None:
+    files = tree_files(read_tree(seed_path("beta1")))
+    broken = {"scaffold.toml": b"max_steps = 0\n", "environment.toml": b"image =", "tools/bash.toml": b"\xff"}
+    with pytest.raises(HarnessError) as refused:
+        harness_from_files({**files, **broken})
+    assert {line.partition(":")[0] for line in refused.value.lines} == broken.keys()
+    assert str(refused.value) == "; ".join(refused.value.lines)
