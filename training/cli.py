@@ -140,11 +140,11 @@ def export(
     if format == "tokens":
         from training.checkpoints import base_checkpoint
         from training.recipe import load_recipe
-        from training.render import Renderer, load_tokenizer
+        from training.render import open_renderer
         from training.rows import build_rows
 
         chosen = load_recipe(recipe or store.config.distil.recipe)
-        renderer = Renderer(load_tokenizer(base_checkpoint(chosen.base)), chosen.render)
+        renderer = open_renderer(base_checkpoint(chosen.base), chosen.render)
         rows = build_rows(played, instructions, scored, renderer, chosen)
         files, count = write_tokens(rows.rows, out), len(rows.rows)
     else:

@@ -8,6 +8,7 @@ step on copying its cache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,10 +51,10 @@ class Slot:
 class Decoder:
     """Weights, slots and cache. Not thread-safe: one worker thread calls it."""
 
-    def __init__(self, checkpoint: Path, *, dtype: str, slots: int, max_length: int) -> None:
+    def __init__(self, checkpoint: Path, *, dtype: str, slots: int, max_length: int, device: str = "cpu") -> None:
         import torch
 
-        model = load_model(checkpoint, dtype)
+        model = load_model(checkpoint, dtype).to(device)
         config = model.config
         if config.model_type not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
@@ -67,7 +68,7 @@ class Decoder:
             self.embed, self.norm = inner.embed_tokens.weight, inner.norm.weight
             self.head = model.get_output_embeddings().weight
             self.layers = [_layer(block) for block in inner.layers]
-            positions = torch.arange(self.max_length)[None]
+            positions = torch.arange(self.max_length, device=device)[None]
             self.cos, self.sin = (t[0] for t in inner.rotary_emb(self.embed, positions))
         self.slots = [Slot(index) for index in range(slots)]
         self._clock = 0
@@ -75,10 +76,11 @@ class Decoder:
         self._keys = self._values = self.embed.new_zeros(0)
         self._grow(min(512, self.max_length))
 
-    def begin(self, ids: list[int]) -> tuple[Slot, torch.Tensor]:
+    def begin(self, ids: list[int], pngs: Sequence[bytes] = ()) -> tuple[Slot, torch.Tensor]:
         """Takes a free slot for a prompt of 1..max_length tokens; returns it and the logits of the next token."""
         import torch
 
+        assert not pngs, "a base that reads text alone was shown pictures"
         self._clock += 1
         shared, source = max(((_shared(s.ids, ids), s) for s in self.slots), key=lambda pair: pair[0])
         free = [s for s in self.slots if not s.active]
@@ -127,10 +129,10 @@ class Decoder:
 
         shared = min(shared, len(ids) - 1)  # the last token is always computed: its logits are wanted
         fresh, total = len(ids) - shared, len(ids)
-        x = F.embedding(torch.tensor(ids[shared:]), self.embed)
+        x = F.embedding(self._tensor(ids[shared:]), self.embed)
         cos, sin = self.cos[shared:total, None], self.sin[shared:total, None]
-        rows, columns = torch.arange(shared, total)[:, None], torch.arange(total)[None]
-        mask = columns <= rows
+        every = torch.arange(total, device=x.device)
+        mask = every[None] <= every[shared:, None]
         group = self.heads // self.kv_heads
         for number, layer in enumerate(self.layers):
             q, k, v = self._project(x, layer, cos, sin)
@@ -150,13 +152,12 @@ class Decoder:
         import torch
         import torch.nn.functional as F
 
-        index = torch.tensor([s.index for s in slots])
-        position = torch.tensor([len(s.ids) for s in slots])
-        total, last = int(position.max()) + 1, int(index.max()) + 1
+        index, position = self._tensor([s.index for s in slots]), self._tensor([len(s.ids) for s in slots])
+        total, last = max(len(s.ids) for s in slots) + 1, max(s.index for s in slots) + 1
         # All slots up to the last active one are attended to in place: a view, where a selection would copy the cache.
-        seen = torch.ones(last, dtype=torch.long).index_copy_(0, index, position + 1)
-        mask = (torch.arange(total)[None] < seen[:, None])[:, None, None]
-        x = F.embedding(torch.tensor(tokens), self.embed)
+        seen = torch.ones(last, dtype=torch.long, device=index.device).index_copy_(0, index, position + 1)
+        mask = (torch.arange(total, device=index.device)[None] < seen[:, None])[:, None, None]
+        x = F.embedding(self._tensor(tokens), self.embed)
         cos, sin = self.cos[position, None], self.sin[position, None]
         group = self.heads // self.kv_heads
         queries = self.embed.new_zeros(last, self.kv_heads, group, self.head_dim)
@@ -196,7 +197,12 @@ class Decoder:
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
         import torch.nn.functional as F
 
-        return F.linear(_rms(x, self.norm, self.eps), self.head).float()
+        return F.linear(_rms(x, self.norm, self.eps), self.head).float().cpu()
+
+    def _tensor(self, numbers: list[int]) -> torch.Tensor:
+        import torch
+
+        return torch.tensor(numbers, device=self.embed.device)
 
 
 def _layer(block: torch.nn.Module) -> Layer:

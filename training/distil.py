@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,12 +32,10 @@ from training.filter import as_lines
 from training.learnability import take_down
 from training.pack import Packing
 from training.recipe import Recipe
-from training.render import Renderer, load_tokenizer
+from training.render import Renderer, open_renderer
 from training.rows import Rows, build_rows
+from training.sft import Stage, train
 from training.student import CARD, StudentModel, open_student, open_untrained, student_card, untrained_id
-
-if TYPE_CHECKING:
-    from training.sft import Trained
 
 Say = Callable[[str], None]
 TRAINED = "trained.json"
@@ -82,7 +79,7 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     """
     scored = await _rollouts(lab, harness_id, splits.train, recipe)
     base = base_checkpoint(recipe.base)
-    renderer = Renderer(load_tokenizer(base), recipe.render)
+    renderer = open_renderer(base, recipe.render)
     instructions = {task.id: task.instruction for task in splits.train}
     sealed = frozenset(task.instruction for task in splits.test)
     notes = await _reasoned(lab, instructions, scored, recipe, say)
@@ -93,7 +90,7 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
         raise UsageError(f"no row to train on under {harness_id[:12]}: of {len(scored)} rollouts, {rows.dropped}")
     student_id = _student_id(recipe, seed, rows)
     checkpoint = lab.store.path / "students" / student_id
-    trained = _trained(checkpoint, rows, recipe, seed, base, say)
+    trained = _trained(checkpoint, rows, Stage(rows.rows, recipe, seed, base, lab.store.blob), say)
     _write_card(checkpoint, student_id, recipe, renderer, seed)
     await _measure(lab, harness_id, splits, recipe, checkpoint)
     take_down(lab, harness_id, splits.test, recipe, checkpoint)
@@ -154,21 +151,19 @@ async def _reasoned(lab: Lab, instructions: Mapping[str, str], scored: Scored, r
     return found
 
 
-def _trained(checkpoint: Path, rows: Rows, recipe: Recipe, seed: int, base: Path, say: Say) -> Training:
+def _trained(checkpoint: Path, rows: Rows, stage: Stage, say: Say) -> Training:
     """Fine-tunes, or reads what an earlier call left; `trained.json` is written last and makes it whole."""
     if (checkpoint / TRAINED).is_file():
         say(f"training: {checkpoint.name} is there already")
         return Training.model_validate_json((checkpoint / TRAINED).read_text())
-    from training.sft import train
-
     shutil.rmtree(checkpoint, ignore_errors=True)
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     say(
         f"training: {rows.rollouts} rollouts, {len(rows.rows)} rows, {rows.tokens:,} tokens ({rows.trained_tokens:,} "
-        f"learned) x {recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
+        f"learned) x {stage.recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
     )
-    done: Trained = train(rows.rows, recipe, seed, base, checkpoint, say)
-    flop = training_flop(rows.rows, shape_of(checkpoint, recipe), recipe.epochs)
+    done = train(stage, checkpoint, say)
+    flop = training_flop(rows.rows, shape_of(checkpoint, stage.recipe), stage.recipe.epochs)
     say(
         f"training: {done.seconds:.0f} s, {done.tokens_per_s:.0f} tokens/s, {flop:.2e} FLOP, "
         f"loss {done.loss_first:.3f} → {done.loss_last:.3f}, logits changed by up to {done.logit_shift:.2f}"

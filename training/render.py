@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from evolver.calls import call_text, parse_reply
 from evolver.errors import UsageError
-from evolver.records import Completion, Image, Message, Text, ToolCall, ToolSpec
+from evolver.records import Completion, Image, Message, Part, Text, ToolCall, ToolSpec
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from training.vision import Vision
 
 TEMPLATE = "evolver-chat-1"
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
@@ -42,15 +44,19 @@ class RenderOptions(BaseModel):
 
 
 class Renderer:
-    """Turns messages into ids and replies into text. `end`, `pad`, `start` are three different token ids."""
+    """Turns messages into ids and replies into text. `end`, `pad`, `start` are three different token ids.
 
-    def __init__(self, tokenizer: Tokenizer, options: RenderOptions) -> None:
+    With `vision` pictures stand as ids of their own where the conversation has them, else as a line with their size.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, options: RenderOptions, vision: Vision | None = None) -> None:
         ids = {token: tokenizer.token_to_id(token) for token in (START, END, PAD)}
         if None in ids.values() or len(set(ids.values())) < 3:
             raise UsageError(f"the tokenizer must have three different tokens {START}, {END}, {PAD}; it has {ids}")
         self.tokenizer = tokenizer
         self.tokenizer.encode_special_tokens = True  # text that spells a special token stays text
         self.options = options
+        self.vision = vision
         self.start, self.end, self.pad = ids[START], ids[END], ids[PAD]
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
@@ -62,9 +68,18 @@ class Renderer:
             if message.role == "assistant":
                 body = self._encode(reply_text(_text(message), message.calls, tools)) + [self.end]
             else:
-                body = self._encode(self._body(message, tools if index == 0 else ())) + [self.end]
+                body = self._body(message, tools if index == 0 else ()) + [self.end]
             ids += self._header(message.role) + body + self._encode("\n")
         return ids + self._header("assistant")
+
+    def frames(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        """The pictures that `prompt` has ids for, in order; none for a base that reads text alone."""
+        parts = [part for message in messages if message.role != "assistant" for part in message.parts]
+        return tuple(part.frame_id for part in parts if isinstance(part, Image)) if self.vision is not None else ()
+
+    def pictures_in(self, ids: Sequence[int]) -> int:
+        """How many pictures begin in these ids."""
+        return 0 if self.vision is None else list(ids).count(self.vision.start)
 
     def reply(self, completion: Completion, tools: Sequence[ToolSpec]) -> list[int]:
         """The ids that the model is to write, end of turn included. ValueError when they would not read back."""
@@ -95,17 +110,26 @@ class Renderer:
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def _body(self, message: Message, tools: Sequence[ToolSpec]) -> str:
+    def _body(self, message: Message, tools: Sequence[ToolSpec]) -> list[int]:
         if message.role == "system":
             brief = self.options.system == "brief"
             text = BRIEF_SYSTEM if brief else _text(message)
-            return "\n".join([text, "Tools:", *(signature(tool, brief) for tool in tools)]) if tools else text
+            shown = "\n".join([text, "Tools:", *(signature(tool, brief) for tool in tools)]) if tools else text
+            return self._encode(shown)
+        ids: list[int] = []
+        text = ""
+        for index, part in enumerate(message.parts):
+            text += "\n" if index else ""
+            if isinstance(part, Image) and self.vision is not None:
+                ids += [*self._encode(text), *self.vision.ids(part.width, part.height)]
+                text = ""
+            else:
+                text += self._cut(message, _shown(part))
+        return ids + self._encode(text)
+
+    def _cut(self, message: Message, shown: str) -> str:
         limit = self.options.result_chars
-        parts = [
-            _cut(shown, limit) if message.role == "tool" or shown.startswith(OBSERVED) else shown
-            for shown in _shown(message)
-        ]
-        return "\n".join(parts)
+        return _cut(shown, limit) if message.role == "tool" or shown.startswith(OBSERVED) else shown
 
 
 def signature(tool: ToolSpec, brief: bool) -> str:
@@ -129,6 +153,13 @@ def reply_text(text: str, calls: Sequence[ToolCall], tools: Sequence[ToolSpec]) 
     return "\n".join([*([text] if text else []), *blocks])
 
 
+def open_renderer(checkpoint: Path, options: RenderOptions) -> Renderer:
+    """The renderer of a checkpoint directory: its tokenizer, and its pictures where it sees."""
+    from training.vision import open_vision
+
+    return Renderer(load_tokenizer(checkpoint), options, open_vision(checkpoint))
+
+
 def load_tokenizer(checkpoint: Path) -> Tokenizer:
     """The `tokenizer.json` of a checkpoint directory."""
     from tokenizers import Tokenizer
@@ -141,15 +172,11 @@ def load_tokenizer(checkpoint: Path) -> Tokenizer:
 
 
 def _text(message: Message) -> str:
-    return "\n".join(_shown(message))
+    return "\n".join(map(_shown, message.parts))
 
 
-def _shown(message: Message) -> list[str]:
-    return [p.text if isinstance(p, Text) else _placeholder(p) for p in message.parts]
-
-
-def _placeholder(image: Image) -> str:
-    return f"[screen {image.width}x{image.height}]"
+def _shown(part: Part) -> str:
+    return part.text if isinstance(part, Text) else f"[screen {part.width}x{part.height}]"
 
 
 def _cut(text: str, limit: int | None) -> str:

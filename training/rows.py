@@ -20,13 +20,15 @@ from training.render import Renderer
 class Row:
     """One sequence of token ids. `loss` marks the ids that a model wrote; `turns` are the indexes they come from.
 
-    `annotated` are those of the turns whose reasoning another model than the teacher wrote.
+    `frames` are the pictures in it, in order, for a base that sees. `annotated` are those of the turns whose reasoning
+    another model than the teacher wrote.
     """
 
     ids: tuple[int, ...]
     loss: tuple[bool, ...]
     rollout_id: str
     turns: tuple[int, ...]
+    frames: tuple[str, ...] = ()
     annotated: tuple[int, ...] = ()
 
     @property
@@ -58,8 +60,11 @@ class Rows:
 
     @property
     def sha256(self) -> str:
-        """Hash of ids and loss of all rows, in order."""
-        body = [[list(row.ids), [int(counted) for counted in row.loss]] for row in self.rows]
+        """Hash of ids, loss and pictures of all rows, in order."""
+        body = [
+            [list(row.ids), [int(counted) for counted in row.loss], *([row.frames] if row.frames else [])]
+            for row in self.rows
+        ]
         return hashlib.sha256(json.dumps(body, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -81,7 +86,7 @@ def build_rows(
     """
     rows: list[Row] = []
     ledger = FilterLedger()
-    seen: set[tuple[int, ...]] = set()
+    seen: set[tuple[tuple[int, ...], tuple[str, ...]]] = set()
     used = 0
     for rollout, card in scored:
         instruction = instructions[rollout.key.task_id]
@@ -93,10 +98,10 @@ def build_rows(
             continue
         used += 1
         for whole in _rows_of(rollout, harness, instruction, renderer, ledger):
-            row = _forked(whole, recipe.max_length, ledger) if recipe.overlength == "fork" else whole
+            row = _forked(whole, recipe.max_length, renderer, ledger) if recipe.overlength == "fork" else whole
             if row is None:
                 continue
-            if row.ids in seen:
+            if (row.ids, row.frames) in seen:
                 ledger.leave_out("duplicate", rollout.id, tokens=len(row.ids))
             elif len(row.ids) > recipe.max_length:
                 if recipe.overlength == "error":
@@ -106,12 +111,12 @@ def build_rows(
                     )
                 ledger.leave_out("overlength", rollout.id, tokens=len(row.ids))
             else:
-                seen.add(row.ids)
+                seen.add((row.ids, row.frames))
                 rows.append(row)
     return Rows(rows=tuple(rows), left_out=tuple(ledger.entries), rollouts=used)
 
 
-def _forked(row: Row, limit: int, ledger: FilterLedger) -> Row | None:
+def _forked(row: Row, limit: int, renderer: Renderer, ledger: FilterLedger) -> Row | None:
     """The row up to the last turn that fits, whole turns alone; None when not even the first one does."""
     follows = (*row.loss[1:], False)
     ends = [i for i, (learned, next_too) in enumerate(zip(row.loss, follows, strict=True), 1) if learned > next_too]
@@ -121,7 +126,8 @@ def _forked(row: Row, limit: int, ledger: FilterLedger) -> Row | None:
     if not fitting:
         return None
     end = fitting[-1]
-    return Row(row.ids[:end], row.loss[:end], row.rollout_id, row.turns[: len(fitting)])
+    frames = row.frames[: renderer.pictures_in(row.ids[:end])]
+    return Row(row.ids[:end], row.loss[:end], row.rollout_id, row.turns[: len(fitting)], frames)
 
 
 def _rows_of(
@@ -133,9 +139,8 @@ def _rows_of(
         prompt, reply = _call(rollout, index, harness, instruction, renderer, ledger)
         if reply is None:
             continue
-        kept = len(open_row.ids) if open_row is not None else 0
-        if open_row is not None and tuple(prompt[:kept]) == open_row.ids:
-            open_row = _extended(open_row, prompt[kept:], reply, turn)
+        if open_row is not None and prompt.continues(open_row):
+            open_row = _extended(open_row, prompt, reply, turn)
             continue
         if open_row is not None:
             yield open_row
@@ -144,19 +149,33 @@ def _rows_of(
         yield open_row
 
 
-def _extended(row: Row, context: Sequence[int], reply: Sequence[int], turn: Turn) -> Row:
+@dataclass(frozen=True)
+class _Prompt:
+    """What a call was shown: ids, and the pictures in them."""
+
+    ids: Sequence[int]
+    frames: tuple[str, ...]
+
+    def continues(self, row: Row) -> bool:
+        """Whether it begins with the whole row; two pictures of one size have the same ids."""
+        return tuple(self.ids[: len(row.ids)]) == row.ids and self.frames[: len(row.frames)] == row.frames
+
+
+def _extended(row: Row, prompt: _Prompt, reply: Sequence[int], turn: Turn) -> Row:
+    context = prompt.ids[len(row.ids) :]
     return Row(
         ids=(*row.ids, *context, *reply),
         loss=(*row.loss, *(False for _ in context), *(True for _ in reply)),
         rollout_id=row.rollout_id,
         turns=(*row.turns, turn.index),
+        frames=prompt.frames,
     )
 
 
 def _call(
     rollout: Rollout, index: int, harness: Harness, instruction: str, renderer: Renderer, ledger: FilterLedger
-) -> tuple[list[int], list[int] | None]:
-    """Prompt ids of the call and the ids to learn; None when this turn is not learned from."""
+) -> tuple[_Prompt, list[int] | None]:
+    """The call's prompt and the ids to learn; None when this turn is not learned from."""
     turn = rollout.turns[index]
     messages, tools = request_for(harness, instruction, rollout.first, rollout.turns[:index], rollout.image_rule)
     if request_sha256(messages, tools) != turn.request_sha256:
@@ -164,7 +183,7 @@ def _call(
             f"rollout {rollout.id}, turn {index}: the request rebuilt from the log is not the one that was sent; "
             "it was recorded under another harness, task or version"
         )
-    prompt = renderer.prompt(messages, tools)
+    prompt = _Prompt(renderer.prompt(messages, tools), renderer.frames(messages))
     if turn.slip is not None:
         ledger.leave_out("slip_turn", rollout.id, index)
         return prompt, None

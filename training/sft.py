@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from evolver.errors import NotReady, UsageError
 from training.attention import use_attention
-from training.batches import dataset_of
+from training.batches import Flat, Frame, dataset_of
 from training.checkpoints import load_model
-from training.pack import Packing, pack
+from training.pack import Packing, Packs, pack
 from training.recipe import Recipe
 from training.render import END, PAD, START
 from training.rows import Row
+from training.vision import PROCESSOR, open_vision
 from training.weights import adapter_of, freeze, logit_shift, save
 
 if TYPE_CHECKING:
@@ -41,52 +42,75 @@ class Trained:
     packing: Packing | None
 
 
-def train(rows: Sequence[Row], recipe: Recipe, seed: int, base: Path, out: Path, say: Say) -> Trained:
-    """Fine-tunes `base` on the rows and leaves weights and tokenizer in `out`.
+def _no_frame(frame_id: str) -> bytes:
+    raise UsageError(f"the rows show picture {frame_id[:12]}, and nothing says where pictures are")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is trained, on what: `base` is a checkpoint directory, `frame` gives the PNG of a frame id."""
+
+    rows: Sequence[Row]
+    recipe: Recipe
+    seed: int
+    base: Path
+    frame: Frame = _no_frame
+
+    @property
+    def packs(self) -> Packs | None:
+        return None if self.recipe.pack_tokens is None else pack(self.rows, self.recipe.pack_tokens)
+
+
+def train(stage: Stage, out: Path, say: Say) -> Trained:
+    """Fine-tunes the base on the rows and leaves weights, tokenizer and what pictures need in `out`.
 
     Killed half-way, the same call resumes from the last whole epoch. Raises UsageError when no token is under the loss
     or nothing was learned, NotReady when the recipe's device is not here.
     """
+    rows, recipe = stage.rows, stage.recipe
     if not any(any(row.loss[1:]) for row in rows):
         raise UsageError("no token is under the loss: there is nothing to learn from these rows")
     _require_device(recipe)
     started = time.monotonic()
     work = out.with_name(f"{out.name}.partial")
-    packs = None if recipe.pack_tokens is None else pack(rows, recipe.pack_tokens)
-    if packs is not None:
-        say(f"training: {packs.report}")
-    trainer = trainer_for([[row] for row in rows] if packs is None else packs.packs, recipe, seed, base, work)
+    report = None if stage.packs is None else stage.packs.report
+    if report is not None:
+        say(f"training: {report}")
+    trainer = trainer_for(stage, work)
     trainer.add_callback(_progress(say))
     first, checkpoint = max(_whole_checkpoints(work), default=(0, None))
     trainer.train(resume_from_checkpoint=checkpoint)
     seconds = time.monotonic() - started
     save(trainer.model, recipe, out)
-    shutil.copy(base / "tokenizer.json", out / "tokenizer.json")
-    shift = logit_shift(base, out, recipe, rows[0].ids)
+    for name in ("tokenizer.json", PROCESSOR):
+        if (stage.base / name).is_file():
+            shutil.copy(stage.base / name, out / name)
+    shift = logit_shift(stage.base, out, recipe, rows[0].ids)
     shutil.rmtree(work, ignore_errors=True)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     done = trainer.state.global_step
     tokens = recipe.epochs * sum(len(row.ids) for row in rows) * (done - first) / done  # those of this call
-    return Trained(
-        losses[0], losses[-1], done, seconds, tokens / seconds, shift, None if packs is None else packs.report
-    )
+    return Trained(losses[0], losses[-1], done, seconds, tokens / seconds, shift, report)
 
 
-def trainer_for(packs: Sequence[Sequence[Row]], recipe: Recipe, seed: int, base: Path, work: Path) -> SFTTrainer:
-    """TRL's trainer over the packs, ready to start."""
+def trainer_for(stage: Stage, work: Path) -> SFTTrainer:
+    """TRL's trainer over the rows or their packs, ready to start."""
     from transformers.trainer_callback import PrinterCallback
-    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-    model = load_model(base, "float32" if recipe.mixed else recipe.dtype)
+    recipe = stage.recipe
+    model = load_model(stage.base, "float32" if recipe.mixed else recipe.dtype)
     use_attention(model, recipe.attention)
     freeze(model, recipe)
-    tokenizer = _tokenizer(base)
+    tokenizer = _tokenizer(stage.base)
+    vision = open_vision(stage.base)
+    rope = None if vision is None else model.model.get_rope_index
+    packs = [[row] for row in stage.rows] if stage.packs is None else stage.packs.packs
     trainer = _trainer_class()(
         model=model,
-        args=arguments(recipe, seed, work),
+        args=arguments(recipe, stage.seed, work),
         train_dataset=dataset_of(packs),
         processing_class=tokenizer,
-        data_collator=DataCollatorForLanguageModeling(pad_token_id=tokenizer.pad_token_id, padding_free=True),
+        data_collator=Flat(tokenizer.pad_token_id, vision, stage.frame, rope),
         peft_config=adapter_of(model, recipe),
     )
     trainer.remove_callback(PrinterCallback)

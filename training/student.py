@@ -18,12 +18,15 @@ from evolver.protocols import Request
 from evolver.records import Completion, Usage
 from training.checkpoints import base_checkpoint
 from training.recipe import Recipe, StudentSampling
-from training.render import Renderer, RenderOptions, load_tokenizer
+from training.render import RenderOptions, open_renderer
 
 if TYPE_CHECKING:
     import torch
 
     from training.decoder import Decoder, Slot
+    from training.seeing import SeeingDecoder
+
+    AnyDecoder = Decoder | SeeingDecoder
 
 CARD = "student.json"
 
@@ -43,11 +46,15 @@ class StudentCard(BaseModel):
     dtype: Literal["bfloat16", "float32"]
     window_tokens: int
     concurrency: int
+    device: Literal["cpu", "cuda"] = "cpu"
 
 
 @dataclass
 class Ticket:
-    """One reply that is waited for. `done` gets the new ids (end of turn included if it came), or an exception."""
+    """One reply that is waited for. `done` gets the new ids (end of turn included if it came), or an exception.
+
+    `pngs` are the pictures of the prompt, in order.
+    """
 
     prompt: list[int]
     limit: int
@@ -57,6 +64,7 @@ class Ticket:
     done: Callable[[list[int] | Exception], None]
     ids: list[int] = field(default_factory=list)
     random: torch.Generator | None = None
+    pngs: tuple[bytes, ...] = ()
 
 
 class StudentModel:
@@ -66,7 +74,7 @@ class StudentModel:
         self.id = card.id
         self.card = card
         self.checkpoint = checkpoint
-        self.renderer = Renderer(load_tokenizer(checkpoint), card.render)
+        self.renderer = open_renderer(checkpoint, card.render)
         if self.renderer.sha256 != card.template_sha256:
             raise UsageError(f"{card.id} was made with another template than this version renders: train it again")
         how = "untrained" if not card.trained else f"trained, seed {card.seed}"
@@ -130,6 +138,7 @@ class StudentModel:
             temperature=request.sampling.temperature if own is None else own,
             top_p=request.sampling.top_p,
             seed=request.seed,
+            pngs=tuple(request.frames[frame] for frame in self.renderer.frames(request.messages)),
             done=lambda outcome: _from_thread(loop, settle, outcome),
         )
         if self._worker is None:
@@ -150,20 +159,20 @@ class StudentModel:
         except Exception as error:  # noqa: BLE001 (whoever waits must hear of it, whatever it is)
             self._fail(error, running)
 
-    def _open(self) -> Decoder:
+    def _open(self) -> AnyDecoder:
         import torch
 
         from training.decoder import Decoder
+        from training.seeing import SeeingDecoder
 
         torch.manual_seed(0)
-        return Decoder(
-            self.checkpoint,
-            dtype=self.card.dtype,
-            slots=self.card.concurrency,
-            max_length=self.card.window_tokens,
-        )
+        card = self.card
+        if self.renderer.vision is not None:
+            return SeeingDecoder(self.checkpoint, dtype=card.dtype, slots=card.concurrency, device=card.device)
+        shape = {"slots": card.concurrency, "max_length": card.window_tokens}
+        return Decoder(self.checkpoint, dtype=card.dtype, device=card.device, **shape)
 
-    def _admit(self, decoder: Decoder, running: dict[int, tuple[Slot, Ticket]]) -> bool:
+    def _admit(self, decoder: AnyDecoder, running: dict[int, tuple[Slot, Ticket]]) -> bool:
         """Begins waiting tickets while slots are free; blocks only when nothing runs. False: closed."""
         while len(running) < self.card.concurrency:
             try:
@@ -172,19 +181,19 @@ class StudentModel:
                 return True
             if ticket is None:
                 return False
-            slot, logits = decoder.begin(ticket.prompt)
+            slot, logits = decoder.begin(ticket.prompt, ticket.pngs)
             running[slot.index] = (slot, ticket)
             self._write(decoder, running, slot.index, logits)
         return True
 
-    def _advance(self, decoder: Decoder, running: dict[int, tuple[Slot, Ticket]]) -> None:
+    def _advance(self, decoder: AnyDecoder, running: dict[int, tuple[Slot, Ticket]]) -> None:
         pairs = [running[index] for index in sorted(running)]
         logits = decoder.step([slot for slot, _ in pairs], [ticket.ids[-1] for _, ticket in pairs])
         for (slot, _), row in zip(pairs, logits, strict=True):
             self._write(decoder, running, slot.index, row)
 
     def _write(
-        self, decoder: Decoder, running: dict[int, tuple[Slot, Ticket]], index: int, logits: torch.Tensor
+        self, decoder: AnyDecoder, running: dict[int, tuple[Slot, Ticket]], index: int, logits: torch.Tensor
     ) -> None:
         """Chooses the next token of a slot; hands the reply back when it is complete."""
         slot, ticket = running[index]
@@ -232,6 +241,7 @@ def student_card(student_id: str, recipe: Recipe, template_sha256: str, seed: in
         dtype=recipe.dtype,
         window_tokens=recipe.window_tokens,
         concurrency=recipe.concurrency,
+        device=recipe.device,
     )
 
 
@@ -260,7 +270,7 @@ def as_player(checkpoint: str) -> StudentModel:
 def open_untrained(recipe: Recipe) -> StudentModel:
     """The control: the recipe's base model as it came, under the same template, sampling and window."""
     checkpoint = base_checkpoint(recipe.base)
-    template = Renderer(load_tokenizer(checkpoint), recipe.render).sha256
+    template = open_renderer(checkpoint, recipe.render).sha256
     return StudentModel(checkpoint, student_card(untrained_id(recipe), recipe, template, None))
 
 

@@ -12,7 +12,7 @@ from training.checkpoints import load_model
 from training.cost import shape_of, training_flop
 from training.recipe import Lora, Recipe
 from training.rows import Row
-from training.sft import train
+from training.sft import Stage, train
 
 pytestmark = pytest.mark.train
 torch = pytest.importorskip("torch")
@@ -68,17 +68,18 @@ def test_t25_a_killed_adapter_ends_as_if_it_had_not_been(
 ) -> None:
     """Optimizer, order of the packs and dropout go on where they were."""
     packed = small.model_copy(update={"pack_tokens": 100, "max_length": 64, "batch_rows": 1})
+    stage = Stage(rows, packed, 3, tiny)
 
     def die_late(line: str) -> None:
         if line.startswith("training: step"):  # the first that is told is the last of the last epoch
             raise Killed(line)
 
-    whole = train(rows, packed, 3, tiny, tmp_path / "whole", print)
+    whole = train(stage, tmp_path / "whole", print)
     with pytest.raises(Killed):
-        train(rows, packed, 3, tiny, tmp_path / "cut", die_late)
+        train(stage, tmp_path / "cut", die_late)
     (kept,) = (tmp_path / "cut.partial").glob("checkpoint-*")
     assert (kept / "adapter_model.safetensors").is_file() and not (kept / "model.safetensors").exists()
-    resumed = train(rows, packed, 3, tiny, tmp_path / "cut", print)
+    resumed = train(stage, tmp_path / "cut", print)
     assert (resumed.loss_first, resumed.loss_last) == (whole.loss_first, whole.loss_last)
     assert same(tmp_path / "whole", tmp_path / "cut")
     assert whole.packing is not None and whole.packing.density > 0.8

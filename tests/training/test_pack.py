@@ -16,7 +16,7 @@ from training.cost import Shape, shape_of, training_flop
 from training.pack import PACK_TOKENS, pack
 from training.recipe import Recipe
 from training.rows import Row
-from training.sft import trainer_for
+from training.sft import Stage, trainer_for
 
 pytestmark = pytest.mark.train
 torch = pytest.importorskip("torch")
@@ -63,14 +63,15 @@ def test_t09_a_packed_row_has_the_logits_and_the_loss_of_the_row_alone(
 ) -> None:
     """Through the trainer's own batches and model: each row of a pack as if nothing else were there."""
     rows = [row(n, name, first) for name, (n, first) in enumerate([(40, 5), (17, 900), (1, 3), (33, 5)])]
-    trainer = trainer_for(pack(rows, 91).packs, recipe.model_copy(update={"batch_rows": 1}), 0, tiny, tmp_path)
+    packed = recipe.model_copy(update={"batch_rows": 1, "pack_tokens": 91})
+    trainer = trainer_for(Stage(rows, packed, 0, tiny), tmp_path)
     (batch,) = trainer.get_train_dataloader()
     model = trainer.model.eval()
     alone = load_model(tiny, "float32").eval()
     ordered = sorted(rows, key=lambda r: -len(r.ids))
     labels = batch.pop("labels")[0]
     with torch.inference_mode():
-        packed = model(**batch).logits[0]
+        together = model(**batch).logits[0]
         contaminated = alone(input_ids=batch["input_ids"]).logits[0]
         start = 0
         for one in ordered:
@@ -78,9 +79,9 @@ def test_t09_a_packed_row_has_the_logits_and_the_loss_of_the_row_alone(
             assert batch["input_ids"][0, start:end].tolist() == list(one.ids)
             assert batch["position_ids"][0, start:end].tolist() == list(range(len(one.ids)))
             assert labels[start] == -100 and labels[start + 1 : end].tolist() == one.labels[1:]
-            assert torch.allclose(packed[start:end], alone(torch.tensor([one.ids])).logits[0], rtol=0, atol=1e-5)
+            assert torch.allclose(together[start:end], alone(torch.tensor([one.ids])).logits[0], rtol=0, atol=1e-5)
             start = end
-    assert not torch.allclose(packed[40:], contaminated[40:], rtol=0, atol=1e-3)  # what the boundaries are for
+    assert not torch.allclose(together[40:], contaminated[40:], rtol=0, atol=1e-3)  # what the boundaries are for
 
 
 def test_t09_boundaries_hold_for_each_way_to_attend(tiny: Path) -> None:

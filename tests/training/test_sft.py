@@ -14,7 +14,7 @@ from training.checkpoints import base_checkpoint, load_model
 from training.recipe import Recipe
 from training.render import Renderer
 from training.rows import Row
-from training.sft import train
+from training.sft import Stage, train
 
 pytestmark = pytest.mark.train
 torch = pytest.importorskip("torch")
@@ -31,7 +31,7 @@ def weights(checkpoint: Path) -> dict[str, object]:
 
 
 def fit(rows: list[Row], recipe: Recipe, tiny: Path, out: Path, **changes: object):
-    return train(rows, recipe.model_copy(update=changes), 0, tiny, out, print)
+    return train(Stage(rows, recipe.model_copy(update=changes), 0, tiny), out, print)
 
 
 def same(a: Path, b: Path, atol: float = 0.0) -> bool:
@@ -111,7 +111,7 @@ def test_t25_a_killed_training_ends_as_if_it_had_not_been(
             raise Killed(line)
 
     with pytest.raises(Killed):
-        train(rows, recipe.model_copy(update={"epochs": 3}), 0, tiny, tmp_path / "cut", die_late)
+        train(Stage(rows, recipe.model_copy(update={"epochs": 3}), 0, tiny), tmp_path / "cut", die_late)
     assert not (tmp_path / "cut").exists() and (tmp_path / "cut.partial" / "checkpoint-4").is_dir()
     (tmp_path / "cut.partial" / "checkpoint-5").mkdir()  # as one that was being saved
     resumed = fit(rows, recipe, tiny, tmp_path / "cut", epochs=3)
