@@ -28,9 +28,11 @@ from evolver.capsules.folder import config_of, discard, read_settings, release_c
 from evolver.errors import NotReady, UsageError
 from evolver.ground import tasks_of
 from evolver.lab import Lab
+from evolver.phrasing import or_why, percent, share
 from evolver.race import interleaved
 from evolver.records import Freeze, Interval, Purpose, Release, Rollout, Scorecard
 from evolver.store import Store
+from evolver.tables import Table
 from harnesses.capsule import Drift, PriceList, PricePin, drifts
 from harnesses.library import NAME, Library, UnknownHarness
 from harnesses.tree import HarnessError
@@ -69,6 +71,24 @@ def capsules_of(store: Store) -> list[CapsuleOfRun]:
     """Every capsule of a run, in the order in which they were begun."""
     verdicts = {release.freeze_id: release for release in store.all(Release)}
     return [CapsuleOfRun(freeze, verdicts.get(freeze.id)) for freeze in store.all(Freeze)]
+
+
+def capsule_tables(store: Store, names: dict[str, str]) -> list[Table]:
+    """The run's capsules for its report; no table where there is none."""
+    rows = tuple(
+        (
+            made.freeze.name,
+            names.get(made.freeze.harness_id, made.freeze.harness_id[:8]),
+            made.state,
+            or_why(made.release.success if made.release else None, percent),
+            or_why(made.freeze.expected, percent),
+            made.freeze.capsule_id[:12],
+        )
+        for made in capsules_of(store)
+    )
+    columns = ("capsule", "harness", "state", "success", "expected", "id")
+    caption = "Frozen with `evolver freeze`, and played from their own bytes before they are released."
+    return [Table("Capsules", columns, rows, caption)] if rows else []
 
 
 async def freeze(lab: Lab, wanted: Wanted, *, tasks: Tasks | None = None) -> Release:
@@ -258,9 +278,9 @@ def carry_out(store: Store, library: Library, release: Release) -> None:
 
 
 def _message(release: Release) -> str:
-    point = f"{release.success.point:.1%}" if release.success.point is not None else "unknown"
     played = f"{release.attempts} attempts at {release.n_tasks} tasks"
-    return f"capsule {release.name}: {release.capsule_id}\n\nSuccess {point} in {played}, from the capsule's own bytes."
+    success = f"Success {share(release.success.point)} in {played}, from the capsule's own bytes."
+    return f"capsule {release.name}: {release.capsule_id}\n\n{success}"
 
 
 # --- a capsule without its run -------------------------------------------------------------------------------------

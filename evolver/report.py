@@ -9,6 +9,7 @@ from evolver.audit import Calibration, Opening
 from evolver.baselines import baselines_table, final_table
 from evolver.config import DemonstratorSpec, StudentSpec
 from evolver.decide import cheaper_line
+from evolver.freeze import capsule_tables
 from evolver.gap_tables import gap_tables
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
@@ -41,7 +42,8 @@ def report(store: Store) -> Report:
     ]
     tables = (
         lineage_table(store, names), guards_table(store, names), stages_table(store, names),
-        channel_table(store, names), *gaps, baselines_table(store), final_table(store, names), ledger_table(store),
+        channel_table(store, names), *gaps, baselines_table(store), final_table(store, names),
+        *capsule_tables(store, names), ledger_table(store),
     )  # fmt: skip
     lines = (
         *header(store, names),

@@ -11,6 +11,7 @@ from evolver.capsules.folder import is_own
 from evolver.compare import MIN_COVERAGE
 from evolver.errors import UsageError
 from evolver.intervals import success_interval
+from evolver.phrasing import share
 from evolver.population import Population, by_task, final_cards, per_task, population_of, success_value, tally
 from evolver.records import Candidate, Decision, Interval, Scorecard
 from evolver.store import Store
@@ -164,7 +165,7 @@ def outcome(cards: Sequence[Scorecard], n_tasks: int, expected: Interval, seed: 
         faults.append(f"nothing states what to expect ({expected.method})")
     elif success.point is not None and not expected.low <= success.point <= expected.high:
         faults.append(
-            f"success {success.point:.1%}, where {expected.point:.1%} in the confirmation lets "
-            f"{expected.low:.1%} to {expected.high:.1%} be expected"
+            f"success {share(success.point)}, where {share(expected.point)} in the confirmation lets "
+            f"{share(expected.low)} to {share(expected.high)} be expected"
         )
     return Outcome(success, len(cards) - len(done), covered, tuple(faults))

@@ -76,7 +76,7 @@ def _tell(store: Store, made: CapsuleOfRun, as_json: bool) -> None:
         raise RuntimeError(f"capsule {made.freeze.name!r} has no verdict")
     if as_json:
         show_json({"path": str(place_of(store, made.freeze)), **release.model_dump(mode="json")})
-    say(f"success {_said(release.success)}, expected {_said(release.expected)}: {release.verdict}")
+    say(f"{_outcome(release.success, release.expected)}: {release.verdict}")
     if release.verdict == "refused":
         for reason in release.reasons:
             say(f"  {reason}")
@@ -114,6 +114,8 @@ def show(path: CapsuleDir, as_json: AsJson = False) -> None:
 
 
 def _rows(capsule: Capsule, released: bool) -> list[tuple[str, str]]:
+    from evolver.phrasing import percent, pp
+
     teacher, machine, program, evidence = capsule.teacher, capsule.machine, capsule.program, capsule.evidence
     endpoint = f" at {teacher.model.endpoint}, key in {teacher.model.key_name}" if teacher.model.endpoint else ""
     slips = f", slip rate {teacher.model.slip_rate:g}" if teacher.model.slip_rate is not None else ""
@@ -133,8 +135,8 @@ def _rows(capsule: Capsule, released: bool) -> list[tuple[str, str]]:
         ("prices", f"{', '.join(capsule.prices) or 'none'} (of {capsule.prices_on})"),
         ("seed", str(capsule.seed)),
         ("promoted by", f"{evidence.decision_id} of run {evidence.run_id}"),
-        ("lead", _said(evidence.effect)),
-        ("success", f"{_said(evidence.success)}, {evidence.attempts} attempts a task"),
+        ("lead", pp(_interval(evidence.effect))),
+        ("success", f"{percent(_interval(evidence.success))}, {evidence.attempts} attempts a task"),
     ]
 
 
@@ -261,7 +263,7 @@ def replay(
                 "n_unscored": replayed.found.n_unscored,
             }
         )  # fmt: skip
-    say(f"success {_said(replayed.found.success)}, expected {_said(replayed.expected)}")
+    say(_outcome(replayed.found.success, replayed.expected))
     for fault in faults:
         say(f"  {fault}")
     if faults:
@@ -277,9 +279,13 @@ def _print(found: Sequence[Drift]) -> None:
         typer.echo(str(drift))
 
 
-def _said(interval: Interval | StatedInterval) -> str:
-    if interval.point is None:
-        return f"unknown ({interval.method})"
-    if interval.low is None or interval.high is None:
-        return f"{interval.point:.1%} ({interval.method})"
-    return f"{interval.point:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
+def _outcome(success: Interval, expected: Interval) -> str:
+    from evolver.phrasing import or_why, percent
+
+    return f"success {or_why(success, percent)}, expected {or_why(expected, percent)}"
+
+
+def _interval(stated: StatedInterval) -> Interval:
+    from evolver.records import Interval
+
+    return Interval.model_validate(stated.model_dump())

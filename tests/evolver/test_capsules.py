@@ -292,6 +292,6 @@ def test_capsule_diff_and_show(frozen: Path, tmp_path: Path, capsys: pytest.Capt
     named = [drift["field"] for drift in json.loads(out)["differences"]]
     assert code == 0 and named == ["files.config.toml", "settings.allow_unpriced", "teacher.model.slip_rate"]
     code, out, _ = called(capsys, "capsule", "show", str(frozen))
-    assert code == 0 and "slip rate 0.05" in out and "85.0%" in out
+    assert code == 0 and "slip rate 0.05" in out and "85.0 %" in out
     code, out, _ = called(capsys, "capsule", "show", str(tmp_path / "c"), "--json")
     assert json.loads(out)["released"] is False and json.loads(out)["teacher"]["model"]["slip_rate"] == 0.25

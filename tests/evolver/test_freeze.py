@@ -18,6 +18,7 @@ from evolver.intervals import success_interval
 from evolver.lab import Lab
 from evolver.protocols import Request
 from evolver.records import Freeze, Interval, Release, Rollout, Scorecard
+from evolver.report import report
 from evolver.store import Store
 from evolver.testing import FailingModel
 from harnesses.library import UnknownHarness
@@ -55,6 +56,8 @@ async def test_a_capsule_is_played_released_and_signed_off(tmp_path: Path) -> No
     [made] = capsules_of(lab.store)
     assert made.state == "released" and made.freeze.stated.point == 0.85
     assert release.expected.low is not None and release.expected.low < 0.85
+    [row] = next(table for table in report(lab.store).tables if table.title == "Capsules").rows
+    assert row[:3] == ("b-1", "beta1", "released") and row[4].startswith("85.0 % [")
 
 
 async def test_the_same_command_again_plays_nothing_and_shows_the_verdict(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ async def test_a_success_that_does_not_come_out_is_refused_and_says_why(
     release = await frozen(lab)
     assert release.verdict == "refused" and release.tag == ""
     [why] = release.reasons
-    assert "where 85.0% in the confirmation lets" in why
+    assert "where 85.0 % in the confirmation lets" in why
     assert not (tmp_path / "run/capsules/b-1").exists() and "capsule-b-1" not in lab.library.tags()
     with pytest.raises(UsageError, match="never released"):
         open_capsule(tmp_path / "run/capsules/.b-1.unreleased")
