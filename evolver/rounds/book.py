@@ -167,13 +167,18 @@ class Book:
 
     def claim(self, most: int, below: int, reserve: int) -> tuple[int, tuple[Planned, ...]] | None:
         """A new lease on the first `most` units that wait and stand before position `below`, with `reserve` nano-
-        dollars a unit set aside for it; None when there are none."""
+        dollars a unit set aside for it; None when there are none.
+
+        Units over which workers died go in ever smaller company, until the one that kills them is alone."""
         with self.writing() as db:
+            waits = "state = 0 AND position < ? ORDER BY position LIMIT 1"
+            first = db.execute(f"SELECT deaths FROM units WHERE {waits}", (below,)).fetchone()
+            deaths = first[0] if first else 0
             found = _planned(
                 db.execute(
-                    "SELECT position, unit, task, replica FROM units WHERE state = 0 AND position < ? "
+                    "SELECT position, unit, task, replica FROM units WHERE state = 0 AND position < ? AND deaths = ? "
                     "ORDER BY position LIMIT ?",
-                    (below, most),
+                    (below, deaths, max(1, most >> deaths)),
                 )
             )
             return (self._hold(db, found, reserve), found) if found else None
