@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from evolver.commands.experiment import Backend, Fresh, changed, drive, record_end, start
-from evolver.commands.talk import AsJson, RunDir, data_console, say, show_json
+from evolver.commands.talk import AsJson, HarnessA, HarnessB, RunDir, data_console, say, show_json
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ app = typer.Typer(
 
 
 @app.command()
-def measure(
-    run: RunDir,
-    a: Annotated[str, typer.Argument(metavar="A", help="Name or id of harness A.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Name or id of harness B.")],
-    as_json: AsJson = False,
-) -> None:
+def measure(run: RunDir, a: HarnessA, b: HarnessB, as_json: AsJson = False) -> None:
     """Teacher gap and student gap of two harnesses, B minus A. What is missing for it is run first.
 
     \b

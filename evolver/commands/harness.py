@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolver.commands.talk import AsJson, say, show_json, show_table
+from evolver.commands.talk import AsJson, HarnessA, HarnessB, say, show_json, show_table
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,11 +67,7 @@ def show(
 
 
 @app.command("diff")
-def show_diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="Seed or directory.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Seed or directory.")],
-    as_json: AsJson = False,
-) -> None:
+def show_diff(a: HarnessA, b: HarnessB, as_json: AsJson = False) -> None:
     """Shows what changed from A to B: the components, then the patch. Those of a run: `evolver diff RUN A B`.
 
     \b

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolver.commands.talk import AsJson, RunDir, data_console, say, show_json
+from evolver.commands.talk import AsJson, HarnessA, HarnessB, RunDir, data_console, say, show_json
 from evolver.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,12 +74,7 @@ def _told(entry: Entry) -> list[Text]:
     return [head, Text(entry.cost_text, FADED), *([Text(entry.why, FADED)] if entry.why else [])]
 
 
-def diff(
-    run: RunDir,
-    a: Annotated[str, typer.Argument(metavar="A", help="Name, id, seed or directory.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Name, id, seed or directory.")],
-    as_json: AsJson = False,
-) -> None:
+def diff(run: RunDir, a: HarnessA, b: HarnessB, as_json: AsJson = False) -> None:
     """What changed from A to B in a run: components, effect on the dev tasks that both played, patch.
 
     \b

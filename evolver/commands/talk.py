@@ -21,6 +21,8 @@ RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 OpenTest = Annotated[
     str | None, typer.Option("--open-test", metavar="WHY", help="Show tasks of the sealed test split; is recorded.")
 ]
+HarnessA = Annotated[str, typer.Argument(metavar="A", help="A harness: name, id or seed; a directory to be read.")]
+HarnessB = Annotated[str, typer.Argument(metavar="B", help="The one that is held against it.")]
 PIPE_WIDTH = 240
 
 

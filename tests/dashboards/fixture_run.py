@@ -290,21 +290,28 @@ def _turn(number: int, frames: list[Image]) -> Turn:
         if gui
         else {"command": "python3 total.py"},
     )
+    summary = "click the total cell" if gui else "compute the total"
+    made = called(number, call, "ok" if gui else "412\nwritten", summary, "The total belongs into the last row.")
+    result = made.results[0].model_copy(update={"is_error": number == 3})
+    return made.model_copy(
+        update={
+            "results": (result,),
+            "observed": Observed(image=frames[(number + 1) % 3] if gui else None),
+            "channel": "gui" if gui else "terminal",
+            "slip": "wrong_target" if number == 2 else None,
+            "model_s": 0.8,
+            "tools_s": 0.5 + number,
+        }
+    )
+
+
+def called(number: int, call: ToolCall, printed: str, summary: str, reasoning: str) -> Turn:
+    """A turn of one call, through the terminal unless it is changed."""
     return Turn(
-        index=number,
-        request_sha256="q" * 64,
-        summary="click the total cell" if gui else "compute the total",
+        index=number, request_sha256="q" * 64, summary=summary, channel="terminal", model_s=0.5, tools_s=0.5,
         completion=Completion(
-            text="",
-            reasoning="The total belongs into the last row.",
-            calls=(call,),
-            finish_reason="tool_calls",
+            text="", reasoning=reasoning, calls=(call,), finish_reason="tool_calls",
             usage=Usage(input_tokens=900, output_tokens=60, counted_by="estimate"),
         ),
-        results=(ToolResult(call_id=call.id, text="ok" if gui else "412\nwritten", is_error=number == 3, seconds=0.4),),
-        observed=Observed(image=frames[(number + 1) % 3] if gui else None),
-        channel="gui" if gui else "terminal",
-        slip="wrong_target" if number == 2 else None,
-        model_s=0.8,
-        tools_s=0.5 + number,
-    )
+        results=(ToolResult(call_id=call.id, text=printed, seconds=0.4),),
+    )  # fmt: skip

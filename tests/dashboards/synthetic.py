@@ -10,7 +10,6 @@ from evolver.config import RunConfig
 from evolver.records import (
     Candidate,
     ChannelRow,
-    Completion,
     Decision,
     Evaluation,
     LedgerEntry,
@@ -21,12 +20,10 @@ from evolver.records import (
     Score,
     Scorecard,
     ToolCall,
-    ToolResult,
     Turn,
-    Usage,
 )
 from evolver.store import Store
-from tests.dashboards.fixture_run import START, TEACHER, ci
+from tests.dashboards.fixture_run import START, TEACHER, called, ci
 
 APPS = ("calc", "writer", "files", "mousepad", "impress", "terminal")
 FIRST, NAME, TASK, HARNESS = "r-FIRST", "r-NAME", "t-TASK", "HARNESS"
@@ -93,14 +90,7 @@ def _template(name: str, size: Size) -> str:
 
 def turn(number: int, text: int) -> Turn:
     call = ToolCall(id=f"call-{number}", name="bash", arguments={"command": f"python3 step{number}.py"})
-    return Turn(
-        index=number, request_sha256="q" * 64, summary=f"step {number}", channel="terminal", model_s=0.5, tools_s=0.5,
-        completion=Completion(
-            text="", reasoning=f"reason {number}", calls=(call,), finish_reason="tool_calls",
-            usage=Usage(input_tokens=900, output_tokens=60, counted_by="estimate"),
-        ),
-        results=(ToolResult(call_id=call.id, text=f"result {number} " + "y" * text, seconds=0.4),),
-    )  # fmt: skip
+    return called(number, call, f"result {number} " + "y" * text, f"step {number}", f"reason {number}")
 
 
 def _judging(store: Store, size: Size) -> None:
