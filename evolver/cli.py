@@ -108,7 +108,7 @@ tasks.app.command()(overlap.overlap)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(tasks.app, name="task", hidden=True)
 app.add_typer(capsule.app, name="capsule")
-for command in (write.write, refine.refine, refine.gain, write.cost):
+for command in (write.write, write.check, refine.refine, refine.gain, write.cost):
     forge.app.command()(command)
 app.add_typer(forge.app, name="forge")
 app.add_typer(gap.app, name="gap")

@@ -21,7 +21,7 @@ from evolver.errors import UsageError
 from evolver.intervals import wilson
 from evolver.records import Interval
 
-WORST = 0.1  # a set of which more may be refused than this, by its sample's upper bound or its share, is not let in
+WORST = 0.1  # a set of whose sample a larger share is refused is not let in
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from devset.forge.taxonomy import Cell, taxonomy
 from devset.forge.workflow import bound, task_of
 from evolver.admission import Bench
 from evolver.budget import Budget
-from evolver.composed import Proof, prove
+from evolver.composed import prove
 from evolver.disk import append_line, records_in
 from evolver.errors import ProviderFailed
 from evolver.protocols import Model, Request
@@ -242,33 +242,40 @@ async def _against(desk: Desk, draft: _Draft) -> tuple[tuple[str, ...], bool]:
         family = family_of(draft.spec)
     except SkillError as error:
         return (str(error),), False
-    if found := static_reasons(family, desk):
+    if found := static_reasons(family, desk.families, desk.duplicates):
         return tuple(found), False
     began = time.monotonic()
     try:
-        for _ in range(TRIES):
-            proofs = [proof async for proof in prove(_cases(family, desk.families), desk.bench)]
-            if not any(proof.lost for proof in proofs):
-                return _reasons(proofs), False
-        return _reasons(proofs), True
+        return await tried(family, desk.families, desk.bench)
     finally:
         draft.gate_s += time.monotonic() - began
 
 
-def static_reasons(family: Family, desk: Desk) -> list[str]:
-    """What can be said without running anything."""
-    if family.name in desk.families:
+async def tried(family: Family, families: Mapping[str, Family], bench: Bench) -> tuple[tuple[str, ...], bool]:
+    """What the gate has against a skill by running it, and whether our own machines kept it from saying so."""
+    reasons: tuple[str, ...] = ()
+    for _ in range(TRIES):
+        proofs = [proof async for proof in prove(_cases(family, families), bench)]
+        reasons = tuple(dict.fromkeys(reason for proof in proofs for reason in proof.reasons))
+        if not any(proof.lost for proof in proofs):
+            return reasons, False
+    return reasons, True
+
+
+def static_reasons(family: Family, families: Mapping[str, Family], duplicates: Duplicates) -> list[str]:
+    """What can be said against a skill beside those `families` without running anything."""
+    if family.name in families:
         return [f"name: there is a skill {family.name!r} already"]
-    if taken := next((n for n, other in desk.families.items() if other.path == family.path), None):
+    if taken := next((n for n, other in families.items() if other.path == family.path), None):
         return [f"path: {'/'.join(family.path)} is what the skill {taken!r} does; write another one"]
-    if twin := same_shape(family, desk.families):
+    if twin := same_shape(family, families):
         return [f"it is the skill {twin!r} under another name: the same checks and the same commands"]
     found: list[str] = []
     for seed in SEEDS:
         flow = bound([family], (), seed)
         task = task_of(flow)
         found += [f"{one.rule}: {one.why}" for one in violations(flow, task)]
-        _, again = desk.duplicates.twin(flow, task)
+        _, again = duplicates.twin(flow, task)
         found += ["its task is one that is held out"] if again is not None else []
     return list(dict.fromkeys(found))
 
@@ -279,10 +286,6 @@ def _cases(family: Family, families: Mapping[str, Family]) -> list[Composed]:
     if (partner := families.get(PARTNER)) is not None:
         flows += [flow for flow in (bound([family, partner], (), SEEDS[2]),) if not violations(flow, task_of(flow))]
     return [Composed(flow, task_of(flow)) for flow in flows]
-
-
-def _reasons(proofs: Sequence[Proof]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(reason for proof in proofs for reason in proof.reasons))
 
 
 def _quarantine(draft: _Draft, folder: Path) -> None:

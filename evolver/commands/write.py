@@ -1,4 +1,4 @@
-"""Commands about skills that a language model writes: write them, and what they cost a task."""
+"""Commands about skills that are written: by a language model, with what they cost a task, and by hand."""
 
 from __future__ import annotations
 
@@ -83,6 +83,42 @@ async def _write(
                 why = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
                 tell(f"{progress.done}/{n}  {verdict.cell}  {verdict.name or 'no skill'}  {verdict.outcome}{why}")
     return found
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A skill directory (devset/forge/format.md).")],
+    backend: Annotated[Backend, typer.Option(help="Where its scripts are run.")] = "auto",
+) -> None:
+    """Runs the gate on a skill that somebody wrote by hand: rules, wrong and other right solutions, fresh machines.
+
+    Exit code 1: it is refused.
+
+    \b
+    Example:
+      evolver forge check ../written/skills/text.shout-lines
+    """
+    from devset.forge.settings import Settings
+    from devset.forge.skills import SkillError, family_of, read_skill
+    from evolver.commands.forge import opened
+    from evolver.writing import static_reasons, tried
+
+    forge = opened(Settings())
+    try:
+        family = family_of(read_skill(folder.resolve()))
+    except SkillError as error:
+        raise UsageError(str(error)) from error
+
+    async def run() -> tuple[tuple[str, ...], bool]:
+        async with opened_bench(backend, 1) as bench:
+            return await tried(family, forge.families, bench)
+
+    reasons, lost = tuple(static_reasons(family, forge.families, forge.duplicates)), False
+    if not reasons:
+        reasons, lost = asyncio.run(run())
+    verdict = "no verdict, our machines were lost" if lost else "refused" if reasons else "admitted"
+    typer.echo(f"{family.name}  {verdict}{': ' if reasons else ''}{'; '.join(reasons)}")
+    if reasons:
+        raise typer.Exit(1)
 
 
 def cost(

@@ -150,12 +150,12 @@ async def test_what_the_gate_refuses_is_quarantined_and_our_own_failure_is_not_i
 
 async def test_g45_a_stuck_call_ends_at_its_limit_is_classified_and_the_batch_goes_on(tmp_path: Path) -> None:
     slow = hands_in(GOOD)
-    slow.delay_s = 5.0
+    slow.delay_s = 60.0
     with serving(slow, chat({"content": "no"})) as endpoint:
-        place = desk(tmp_path / "run", config(endpoint.url), bench(machine(broken)), limit_s=0.3)
+        place = desk(tmp_path / "run", config(endpoint.url), bench(machine(broken)), limit_s=4)
         stuck, next_one = await written(place, 2)
     assert (stuck.outcome, stuck.calls, stuck.tokens, stuck.cost_usd) == ("stuck", 1, None, None)
-    assert "longer than 0.3 s" in stuck.reasons[0] and stuck.seconds < 4
+    assert "longer than 4 s" in stuck.reasons[0] and stuck.seconds < slow.delay_s
     assert next_one.outcome == "malformed" and next_one.tokens == 36
     entries = place.store.all(LedgerEntry)
     assert [entry.role for entry in entries] == ["author"] * 3 and entries[0].cost_usd is None  # billed or not: unknown
@@ -182,14 +182,15 @@ async def test_it_goes_on_where_it_was_and_pays_for_nothing_twice(tmp_path: Path
         assert Budget(store, given.caps).spent("author").calls == 1
 
 
-def test_a_skill_that_is_there_is_told_apart_without_running_it(tmp_path: Path) -> None:
-    place = desk(tmp_path / "run", config("http://127.0.0.1:1/v1"), bench(machine(broken)))
+def test_a_skill_that_is_there_is_told_apart_without_running_it() -> None:
+    families = skills_of(Settings())
+    known = families, Duplicates(families)
     shipped = read_skill(SHIPPED / "text.reverse-lines")
-    assert "already" in static_reasons(family_of(shipped), place)[0]
+    assert "already" in static_reasons(family_of(shipped), *known)[0]
     renamed = shipped.model_copy(update={"name": "text.backwards"})
-    assert "is what the skill 'text.reverse-lines' does" in static_reasons(family_of(renamed), place)[0]
+    assert "is what the skill 'text.reverse-lines' does" in static_reasons(family_of(renamed), *known)[0]
     moved = renamed.model_copy(update={"path": ("text", "list", "turn")})
-    assert "under another name" in static_reasons(family_of(moved), place)[0]
+    assert "under another name" in static_reasons(family_of(moved), *known)[0]
 
 
 def test_cells_are_wanted_first_and_then_where_there_is_least() -> None:
@@ -225,6 +226,14 @@ def test_costs_stand_side_by_side_and_what_is_unknown_stays_so() -> None:
     assert unknown.usd is None and agent_first(unknown).usd_per_task is None is forged(unknown, 9).usd_per_task
     none = one_off([], [])
     assert (none.usd, agent_first(none).usd_per_task, breaks_even(none)) == (0, None, None)
+
+
+def test_a_directory_is_checked_before_anything_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = called(capsys, "forge", "check", str(tmp_path), "--backend", "local")
+    assert code == 2 and "skill.toml" in err
+    shutil.copytree(SHIPPED / "text.reverse-lines", tmp_path / "text.reverse-lines")
+    code, said, _ = called(capsys, "forge", "check", str(tmp_path / "text.reverse-lines"), "--backend", "local")
+    assert code == 1 and "refused: name: there is a skill" in said
 
 
 def test_commands_write_and_say_what_it_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
