@@ -150,7 +150,7 @@ async def test_what_the_gate_refuses_is_quarantined_and_our_own_failure_is_not_i
 
 async def test_g45_a_stuck_call_ends_at_its_limit_is_classified_and_the_batch_goes_on(tmp_path: Path) -> None:
     slow = hands_in(GOOD)
-    slow.delay_s = 60.0
+    slow.delay_s = 20.0
     with serving(slow, chat({"content": "no"})) as endpoint:
         place = desk(tmp_path / "run", config(endpoint.url), bench(machine(broken)), limit_s=4)
         stuck, next_one = await written(place, 2)
