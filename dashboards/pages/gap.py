@@ -7,7 +7,16 @@ import streamlit as st
 from dashboards import frame, words
 from dashboards.views import Story
 from evolver.figures import gap_figure, seed_dots
-from evolver.gap_tables import gap_caption, gap_table, newest_gaps, variant_text
+from evolver.gap_tables import (
+    crossing_tables,
+    gap_caption,
+    gap_table,
+    learnability_tables,
+    newest_gaps,
+    pairs_table,
+    variant_text,
+)
+from evolver.learnable import learned
 from evolver.phrasing import UNKNOWN, count
 from evolver.records import Distillation, Gap
 
@@ -26,13 +35,18 @@ def page() -> None:
     a, b = story.name(gap.harness_a), story.name(gap.harness_b)
     said = f"B minus A: teachers {words.points(gap.teacher_gap)}, students {words.points(gap.student_gap)}."
     st.markdown(f"#### A = {a}, B = {b}. {said}")
-    # Drawn as in the report, on its own white ground, whatever the page's theme is.
-    figure = gap_figure(gap, story.names, seed_dots(story.run))
-    st.plotly_chart(figure, theme=None, alt=f"A = {a}, B = {b}. {said}", config={"displayModeBar": False})
+    frame.draw(gap_figure(gap, story.names, seed_dots(story.run)), alt=f"A = {a}, B = {b}. {said}", key="gap_figure")
     st.caption(f"{gap_caption(gap)} Dots are single training seeds. A negative gap means that {a} is ahead.")
     table = gap_table(gap, story.names)
     st.dataframe([dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True)
     _students(story, gap)
+    variant = [g for g in gaps.values() if g.equal == gap.equal]
+    for more in (
+        *pairs_table(variant, story.names),
+        *crossing_tables(story.run, story.names),
+        *learnability_tables(learned(story.run), story.names),
+    ):
+        frame.words_table(more)
 
 
 def _chosen(gaps: dict[str, Gap]) -> Gap:

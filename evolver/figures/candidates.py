@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from evolver.figures.paper import BAND, FAINT, in_percent, inked, on_paper, whiskers
+from evolver.figures.paper import BAND, FAINT, in_percent, inked, whiskers
 from evolver.marks import GREY, VERDICTS
 from evolver.phrasing import pp
 from evolver.records import Decision
@@ -41,7 +41,7 @@ def forest_figure(decisions: Sequence[Decision], names: Mapping[str, str], min_e
     figure.update_yaxes(**ticks, showgrid=False, zeroline=False)
     title = "success of the candidate − incumbent, percentage points"
     figure.update_xaxes(title=title, gridcolor=FAINT, zeroline=False, rangemode="tozero")
-    return on_paper(figure).update_layout(
+    return figure.update_layout(
         height=170 + 46 * len(shown), showlegend=False, margin={"l": 130, "r": 400, "t": 60, "b": 50}
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from evolver.figures.paper import FAINT, in_percent, inked, on_paper, whiskers
+from evolver.figures.paper import FAINT, in_percent, inked, whiskers
 from evolver.marks import BLUE, GREY, VERMILLION
 from evolver.phrasing import pp
 from evolver.records import Distillation, Evaluation, Gap, Interval
@@ -47,7 +47,7 @@ def gap_figure(gap: Gap, names: Mapping[str, str], dots: Mapping[str, Sequence[f
     ticks = {"tickvals": [0, 1], "ticktext": ["Teacher", "Student"], "range": [-0.2, 1.62]}
     figure.update_xaxes(**ticks, showgrid=False, zeroline=False, row=1, col=1)
     figure.update_yaxes(range=[-4, 104], ticksuffix=" %", gridcolor=FAINT, zeroline=False, row=1, col=1)
-    return on_paper(figure).update_layout(height=420, showlegend=False, margin={"l": 130, "r": 30, "t": 60, "b": 50})
+    return figure.update_layout(height=420, showlegend=False, margin={"l": 130, "r": 30, "t": 60, "b": 50})
 
 
 def _slope(label: str, arms: tuple[Interval, Interval], shift: float, colour: str, symbol: str) -> go.Scatter:

@@ -43,16 +43,18 @@ def figures(store: Store) -> Iterator[Shown]:
     """The figures of a run that its records can fill, in the order of the report."""
     story = story_of(store)
     for gap in newest_gaps(store):
-        name = f"gap-{story.name(gap.harness_a)}-{story.name(gap.harness_b)}"
+        variant = f"-equal-{gap.equal}" if gap.equal else ""
+        name = f"gap-{story.name(gap.harness_a)}-{story.name(gap.harness_b)}{variant}"
         caption = f"Taught by {teacher_line(store)}. {gap_caption(gap)}"
-        yield Shown(name, gap_figure(gap, story.names, seed_dots(store)), caption)
+        yield Shown(name, on_paper(gap_figure(gap, story.names, seed_dots(store))), caption)
     if story.population.decisions:
         smallest = store.config.race.min_effect
         caption = (
             "Candidates against their incumbents, paired by task, with 95 % intervals; shaded: leads below "
             f"{100 * smallest:g} pp, the smallest worth a promotion."
         )
-        yield Shown("candidates", forest_figure(story.population.decisions, story.names, smallest), caption)
+        figure = on_paper(forest_figure(story.population.decisions, story.names, smallest))
+        yield Shown("candidates", figure, caption)
     for made in (_lineage(story), _path(story), _compare(store, story), _frontier(story), _channels(story)):
         if made is not None:
             yield Shown(made.name, on_paper(made.figure), made.caption)

@@ -30,6 +30,7 @@ PAGES = (
     "propose",
     "freeze",
 )
+LOADING = "document.querySelector('[data-testid=stSkeleton]')"
 SETTLE_S = 1.2  # Plotly draws, fonts load
 
 
@@ -62,7 +63,7 @@ async def shoot(asked: argparse.Namespace) -> None:
                 await look(tab, width=width, height=asked.height, dark=theme == "dark")
                 await tab.call("Page.navigate", url="about:blank")
                 await tab.call("Page.navigate", url=f"{server.url}/{address(asked.run, page)}")
-                await tab.until(f"document.querySelector('h1,h2,h3,.stAlert') && {AT_REST}")
+                await tab.until(f"document.querySelector('h1,h2,h3,.stAlert') && {AT_REST} && !{LOADING}")
                 await asyncio.sleep(SETTLE_S)
                 name = f"{page}-{theme}-{width}" if several else f"dashboard-{page}"
                 await tab.picture(asked.out / f"{name}.png")
