@@ -91,13 +91,19 @@ def edited_new(path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", BYTES)
-def test_g28_a_changed_byte_is_named_and_keeps_the_capsule_shut(copy: Path, what: str) -> None:
+def test_g28_a_changed_byte_is_named(copy: Path, what: str) -> None:
     change, named = BYTES[what]
     change(copy)
     assert fields(verify(copy)) == named
+
+
+def test_g28_a_drift_keeps_the_capsule_shut_and_each_is_named(copy: Path) -> None:
+    for what in ("one prompt byte", "one price", "the seed"):
+        BYTES[what][0](copy)
     with pytest.raises(Drifted) as refused:
         open_capsule(copy)
-    assert all(field in str(refused.value) for field in named)
+    assert fields(refused.value.drifts) == [*PROMPT[:2], "prices.gpt-x.output", "seed", PROMPT[2]]
+    assert all(drift.field in str(refused.value) for drift in refused.value.drifts)
 
 
 def test_a_file_that_may_not_run_any_more_is_a_drift(copy: Path) -> None:
