@@ -31,7 +31,7 @@ def page() -> None:
     )
     promoted = {story.harness_labels[d.candidate_harness]: d for d in reversed(story.population.promotions)}
     if not promoted:
-        st.info("Only a promoted harness can be frozen, and this run has promoted none.")
+        st.info("There is nothing to freeze yet: only a promoted harness can be, and this run has none.")
         return
     left, right = st.columns([2, 3])
     with left:

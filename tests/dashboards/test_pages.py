@@ -13,7 +13,9 @@ from evolver.records import Rollout
 from evolver.store import Store
 from tests.dashboards.reader import Reader, said
 
-PAGES = ("overview", "lineage", "compare", "frontier", "channels", "gap", "rollouts", "replay")
+PAGES = (
+    "overview", "lineage", "compare", "frontier", "channels", "gap", "rollouts", "replay", "rounds", "propose", "freeze"
+)  # fmt: skip
 ROLLOUT = "r-0000000000000010"
 
 
@@ -31,6 +33,9 @@ def test_every_page_says_what_the_run_holds(reader: Reader) -> None:
         "channels": ["calc", "mousepad", "unknown", "n=14"],
         "gap": ["-15.0 pp [-27.0, -3.0]", "40 test tasks", "student seeds: 0, 1", "not defined", "untrained control"],
         "rollouts": ["120 of 120 rollouts · page 1 of 3", "◇ unscored (sandbox)", "○ not graded"],
+        "rounds": ["No generation round here yet", "evolver generate CAPSULE"],
+        "propose": ["byte for byte", "A race to its last look takes", "nothing is changed"],
+        "freeze": ["+56.2 pp [+31.0, +77.0] over alpha", "it needs a name", "None yet"],
         "replay": ["calc-total-16", "computer_use", "B9 is 412", "counted by estimate"],
     }
     for page in PAGES:
@@ -115,7 +120,7 @@ def test_u22_a_value_that_is_no_number_is_unknown_everywhere(
     for page in PAGES:
         text = said(reader.open(page, r=ROLLOUT))
         assert not re.search(r"\b(nan|inf)\b|1\.79", text, re.IGNORECASE)
-        assert "unknown" in text or page in ("replay", "compare")
+        assert "unknown" in text or page in ("replay", "compare", "rounds")
 
 
 @pytest.mark.parametrize(
