@@ -31,9 +31,9 @@ class Rates:
     """Seconds of wall time: of a rollout of the teacher, of a rollout of a student (many at once), and of training on
     one rollout for an epoch. As measured on two cores with sandboxes of the local back end (docs/gap.md)."""
 
-    teacher_s: float = 2.0
+    teacher_s: float = 1.3
     student_s: float = 2.0
-    train_s: float = 0.6
+    train_s: float = 0.55
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,8 @@ def _others(config: RunConfig, pairs: Sequence[Pair], equal: Equal | None) -> Ca
 
 async def measure_gaps(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task], distil: Distil) -> None:
     """One Gap record a pair and variant; with looks (`[gap] looks`), one a look until the gap is found or the looks are
-    used up. Then, with `gap.crossed`, one Crossing record a pair of two harnesses.
+    used up, and no pair goes on before all have had their look. With `gap.crossed`, one Crossing record a pair of two
+    harnesses after each round of looks.
 
     Raises UsageError when there are fewer test tasks than the last look, or the crossed play, wants.
     """
@@ -194,10 +195,14 @@ async def measure_gaps(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task], d
     for name, wanted in wants:
         if pairs and wanted > len(tasks):
             raise UsageError(f"{name} wants {wanted} test tasks, there are {len(tasks)}")
-    for looks in measures(lab.config, pairs, tasks):
-        for measure in looks:
-            if (await _measured(lab, measure, tasks, distil)).found:
-                break
+    open_ = list(measures(lab.config, pairs, tasks))
+    for look in range(max(1, len(rules.looks))):
+        open_ = [looks for looks in open_ if not (await _measured(lab, looks[look], tasks, distil)).found]
+        _record_crossings(lab, pairs)
+
+
+def _record_crossings(lab: Lab, pairs: Sequence[Pair]) -> None:
+    rules = lab.config.gap
     for a, b in pairs:
         found = crossing(lab.store, a, b, _variants(rules)[0]) if rules.crossed and a != b else None
         if found is not None and lab.store.get(Crossing, found.id) is None:

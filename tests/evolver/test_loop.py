@@ -318,6 +318,15 @@ async def test_a_sequential_rule_measures_more_until_a_gap_is_found_or_the_looks
         await measure_gaps(lab, [(pair[0], pair[1])], split_tasks("test", 7), students)
 
 
+async def test_no_pair_goes_on_to_another_look_before_all_have_had_theirs(tmp_path: Path) -> None:
+    looks = (LookConfig(seeds=2, tasks=4), LookConfig(seeds=3, tasks=8))
+    pairs = (("beta1", "beta2"), ("alpha", "beta1"))
+    wanted = config(gap=GapConfig(pairs=pairs, looks=looks), distil=DistilConfig(max_promotions=0, seeds=(0, 1, 2)))
+    lab = coin_lab(tmp_path / "run", wanted, Coin(shell_helps))
+    await run(lab, tasks=split_tasks, distil=Students(lab))
+    assert [found.look for found in lab.store.all(Gap)] == [0, 0, 1, 1]
+
+
 async def test_wrong_names_stop_before_anything_is_spent(tmp_path: Path) -> None:
     model = Coin(shell_helps)
     for changes in ({"root": "gamma"}, {"gap": GapConfig(pairs=(("beta1", "beta9"),))}):
