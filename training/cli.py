@@ -105,7 +105,7 @@ def export(
         str | None, typer.Option(help="Recipe of `tokens`: template and length; the run's if absent.")
     ] = None,
 ) -> None:
-    """Writes the teacher's successful train rollouts under a harness as rows of another trainer.
+    """Writes the teacher's successful train rollouts under a harness as rows of another trainer; RUN may be a round.
 
     \b
     Formats: trl and verl are parquet, swift is JSON lines, llamafactory comes with its dataset_info.json. Each row is
@@ -113,14 +113,14 @@ def export(
     reasoning, it is in the rows, and annotated.jsonl says which turns have it from whom.
 
     \b
-    Example:
+    Examples:
       evolver export runs/demo beta1 --format llamafactory --out rows/
+      evolver export rounds/first best --format trl --out rows/
     """
     from evolver.annotate import annotated
     from evolver.commands.harness import resolved
     from evolver.commands.talk import say
     from evolver.errors import UsageError
-    from evolver.ground import tasks_of
     from evolver.records import Annotation
     from evolver.store import Store
     from harnesses.library import Library
@@ -129,8 +129,7 @@ def export(
 
     store, library = Store.open(run), Library(run / "library")
     harness_id = resolved(library, harness)
-    instructions = {task.id: task.instruction for task in tasks_of(store, "train", store.config.tasks.train, "export")}
-    found = [pair for pair in taught(store, harness_id) if pair[0].key.task_id in instructions]
+    instructions, found = material(store, harness_id)
     notes = annotated(found, store.all(Annotation))
     scored = notes.scored
     if not scored:
@@ -153,6 +152,18 @@ def export(
     if notes.by:
         files.append(write_provenance(notes.by, out))
     say(f"{count} rows of {len(scored)} rollouts: {', '.join(map(str, files))}")
+
+
+def material(store: Store, harness_id: str) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:
+    """What a student may learn from: task id → instruction, and the teacher's train attempts with their cards; of a
+    generation round those that it accepted."""
+    from evolver.ground import tasks_of
+    from evolver.rounds.reader import is_round, taught_in
+
+    if is_round(store.path):
+        return taught_in(store.path, harness_id)
+    instructions = {task.id: task.instruction for task in tasks_of(store, "train", store.config.tasks.train, "export")}
+    return instructions, [pair for pair in taught(store, harness_id) if pair[0].key.task_id in instructions]
 
 
 def taught(store: Store, harness_id: str) -> list[tuple[Rollout, Scorecard]]:

@@ -47,7 +47,7 @@ def generate(
       workers=2          how many units are played at once
       cost_usd=40        the most that the round may cost, in $
       deadline_s=1800    seconds that a unit may take
-      probe_every=200    look at the instruments after so many units (0: never)
+      probe_every=250    look at endpoint and judge after so many calls, at machines every second time (0: never)
       max_turns, max_tokens   reject longer trajectories
       found_in=RUN       the run that found the harness: what that cost counts once
       address=HOST:PORT  a running Ray cluster; one is started here if absent

@@ -42,6 +42,9 @@ CREATE INDEX open_leases ON leases(id) WHERE state = 'open';
 CREATE TABLE spend(
   lease INTEGER NOT NULL, kind TEXT NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, nusd INTEGER NOT NULL,
   unknown INTEGER NOT NULL, PRIMARY KEY(lease, kind)) WITHOUT ROWID;
+CREATE TABLE totals(
+  kind TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, nusd INTEGER NOT NULL,
+  unknown INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE tally(
   verdict TEXT NOT NULL, reason TEXT NOT NULL, channel TEXT NOT NULL, n INTEGER NOT NULL, successes INTEGER NOT NULL,
   nusd INTEGER NOT NULL, PRIMARY KEY(verdict, reason, channel)) WITHOUT ROWID;
@@ -263,7 +266,7 @@ class Book:
     def cost(self, *kinds: SpendKind) -> Cost:
         """What was spent, of some kinds or in all."""
         where = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-        row = self._db.execute(f"SELECT sum(calls), sum(tokens), sum(nusd), sum(unknown) FROM spend{where}", kinds)
+        row = self._db.execute(f"SELECT sum(calls), sum(tokens), sum(nusd), sum(unknown) FROM totals{where}", kinds)
         return Cost(*(value or 0 for value in row.fetchone()))
 
     def reserved(self) -> int:
@@ -368,8 +371,16 @@ def _count(db: sqlite3.Connection, key: str, more: int) -> int:
 
 def _book(db: sqlite3.Connection, lease: int, spent: dict[SpendKind, Cost]) -> None:
     """What a lease cost is known once: what comes later about it takes the place of what was booked before."""
-    rows = [(lease, kind, c.calls, c.tokens, c.nusd, c.unknown) for kind, c in spent.items()]
-    db.executemany("INSERT OR REPLACE INTO spend VALUES (?, ?, ?, ?, ?, ?)", rows)
+    for kind, cost in spent.items():
+        row = db.execute("SELECT calls, tokens, nusd, unknown FROM spend WHERE lease = ? AND kind = ?", (lease, kind))
+        before = row.fetchone() or (0, 0, 0, 0)
+        now = (cost.calls, cost.tokens, cost.nusd, cost.unknown)
+        db.execute("INSERT OR REPLACE INTO spend VALUES (?, ?, ?, ?, ?, ?)", (lease, kind, *now))
+        db.execute(
+            "INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT(kind) DO UPDATE SET calls = calls + excluded.calls, "
+            "tokens = tokens + excluded.tokens, nusd = nusd + excluded.nusd, unknown = unknown + excluded.unknown",
+            (kind, *(new - old for new, old in zip(now, before, strict=True))),
+        )
 
 
 def _tally(db: sqlite3.Connection, tallied: Iterable[Tallied]) -> None:

@@ -116,7 +116,7 @@ class Driver:
     def _hand_out(self) -> None:
         below = self.round.compactor.frontier(self.round.compactor.next)
         while self.crew.free > 0 and len(self._out) < self.breaker.limit(self.window.open):
-            probe = self.watch.due(self.book.committed())
+            probe = self.watch.due(self.book.cost("kept").calls)
             if probe is not None:
                 self._submit(Lease(self.book.claim_probe(probe, self.rules.probe_nusd), probe=probe))
                 continue

@@ -5,7 +5,7 @@ Left out unless asked for: rejected rows, and the rows of suspect shards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,11 @@ def check_round(round_dir: Path) -> Closed | None:
     return manifest.closed
 
 
-def taught_in(round_dir: Path, harness_id: str) -> tuple[dict[str, str], Sequence[tuple[Rollout, Scorecard]]]:
+def is_round(path: Path) -> bool:
+    return Manifest.of(path).is_open
+
+
+def taught_in(round_dir: Path, harness_id: str) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:
     """What a student may learn from: task id → instruction, and the accepted rollouts under a harness, with cards."""
     found = [t for t in trajectories(round_dir) if t.rollout.key.harness_id == harness_id]
     instructions = {t.rollout.key.task_id: t.instruction for t in found}

@@ -38,17 +38,17 @@ class RoundSettings(Section):
     """How a round is played; all but the limits of what is kept may be others when it is resumed.
 
     `workers` play one unit each at a time, on the Ray cluster at `address` (empty: one that is started here). Nothing
-    is begun that could make the round cost more than `cost_usd`. A unit may take `deadline_s`. Every `probe_every`
-    units the instruments are looked at (0: never). Longer trajectories than `max_turns` and `max_tokens` are rejected.
-    `found_in` is the run that the harness was found in, whose cost counts once. After an alarm a round goes on with
-    `after_alarm`, which says what was mended, and is recorded.
+    is begun that could make the round cost more than `cost_usd`. A unit may take `deadline_s`. Endpoint and judge are
+    looked at every `probe_every` calls, the machines every second time (0: never). Longer trajectories than `max_turns`
+    and `max_tokens` are rejected. `found_in` is the run that the harness was found in, whose cost counts once. After an
+    alarm a round goes on with `after_alarm`, which says what was mended, and is recorded.
     """
 
     workers: Positive = 2
     address: str = ""
     cost_usd: Annotated[float, Field(ge=0)] | None = None
     deadline_s: Annotated[float, Field(gt=0)] = 1_800.0
-    probe_every: Count = 200
+    probe_every: Count = 250
     shard_units: Positive = 500
     max_turns: Positive | None = None
     max_tokens: Positive | None = None
@@ -167,7 +167,7 @@ def _rules(wanted: Wanted, opened: OpenedCapsule, budget: Budget) -> Rules:
 def _schedule(wanted: Wanted, config: RunConfig) -> Schedule:
     if not wanted.settings.probe_every:
         return Schedule()
-    every: dict[Probe, int] = {"environment": wanted.settings.probe_every}
+    every: dict[Probe, int] = {"environment": 2 * wanted.settings.probe_every}
     if isinstance(config.teacher, OpenAISpec):
         every["endpoint"] = wanted.settings.probe_every
     if config.judge is not None:

@@ -106,10 +106,6 @@ class RoundView(Record):
     root: str | None
 
 
-def is_round(path: Path) -> bool:
-    return Manifest.of(path).is_open
-
-
 def read_round(path: Path, now: float | None = None) -> RoundView:
     """Raises UsageError when there is no round at `path`, or its manifest was tampered with."""
     manifest = Manifest.of(path)

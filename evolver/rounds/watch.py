@@ -24,9 +24,9 @@ from evolver.rounds.drift import Chart, Settings
 from evolver.rounds.settling import Came
 
 Name = Probe | Literal["more_success", "less_success", "infra", "tokens"]
-PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 40), "environment": (0.02, 0), "judge": (0.05, 40)}
+PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 100), "environment": (0.02, 0), "judge": (0.05, 100)}
 INFRA_EXPECTED, LONG = 0.02, 0.9  # LONG: the share of the first units that take no more tokens than what "long" means
-LOOKS_A_PROBE = 40  # at most
+LOOKS_A_PROBE, CALLS_A_UNIT = 40, 20  # at most, for a bound on how often a chart is looked at
 KEY = "watch"
 
 
@@ -48,10 +48,10 @@ class Known(Record):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which probes are made, each after every so many units; the first `burn_in` units set the free charts up."""
+    """Which probes are made, each after every so many calls; the first `burn_in` units set the free charts up."""
 
     every: dict[Probe, int] = field(default_factory=dict)
-    burn_in: int = 100
+    burn_in: int = 200
     level: float = 0.005
 
 
@@ -73,16 +73,17 @@ class Watch:
     def good_until(self) -> int:
         return self.known.good_until
 
-    def due(self, committed: int) -> Probe | None:
-        """The probe that is to be made before the next unit, if any; it counts as made from now on."""
+    def due(self, calls: int) -> Probe | None:
+        """The probe that is to be made before the next unit, if any, after so many calls of the round; it counts as
+        made from now on."""
         for probe, every in self._schedule.every.items():
-            if probe not in self.known.asked or committed - self.known.asked[probe] >= every:
-                self._learn(asked={**self.known.asked, probe: committed})
+            if probe not in self.known.asked or calls - self.known.asked[probe] >= every:
+                self._learn(asked={**self.known.asked, probe: calls})
                 return probe
         return None
 
     def again(self, probe: Probe) -> None:
-        """The probe came to nothing: it is due again."""
+        """The probe is due again."""
         self._learn(asked={name: at for name, at in self.known.asked.items() if name != probe})
 
     def probed(self, findings: Sequence[Finding], committed: int) -> None:
@@ -93,6 +94,8 @@ class Watch:
                 good = self.known.charts[one.probe].good if one.probe in self.known.charts else 0
                 self._raise(one.probe, what, good)
             self._look(one.probe, 1, int(one.off), committed, what)
+        if findings and not self.known.charts[findings[0].probe].ready:
+            self.again(findings[0].probe)  # what is to be expected must be known before it can be missed
         self.save()
 
     def played(self, came: Came, committed: int) -> None:
@@ -145,7 +148,7 @@ class Watch:
         level = self._schedule.level
         for probe, (expected, burn_in) in PROBES.items():
             if probe == name:
-                looks = LOOKS_A_PROBE * (2 + self._units // max(1, self._schedule.every.get(probe, 1)))
+                looks = LOOKS_A_PROBE * (2 + CALLS_A_UNIT * self._units // max(1, self._schedule.every.get(probe, 1)))
                 return Settings(expected=expected, looks=looks, burn_in=burn_in, level=level)
         expected = INFRA_EXPECTED if name == "infra" else 1 - LONG if name == "tokens" else 0.0
         burn_in = self._schedule.burn_in

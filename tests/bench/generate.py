@@ -63,7 +63,7 @@ async def drive_noop(out: Path, units: int, pause_s: float) -> None:
 async def drive_real(out: Path, capsule: Path, units: int) -> None:
     from evolver.rounds.start import RoundSettings, Wanted, generate
 
-    settings = RoundSettings(workers=WORKERS, shard_units=max(10, units // 20), probe_every=500)
+    settings = RoundSettings(workers=WORKERS, shard_units=max(10, units // 20), probe_every=2_000)
     await generate(Wanted(capsule, "train", out, units, "ray", settings), lambda *told: None, lambda line: None)
 
 

@@ -1,0 +1,210 @@
+"""The worker of a real round, on machines and with models that are fakes: rows, refusals, deadlines, exports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from devset.task import Criterion, Task, task_hash
+from evolver.capsules import Drifted, open_capsule
+from evolver.errors import ProviderFailed
+from evolver.executors.local import LocalCrew
+from evolver.protocols import Lease, Model, Planned, Privileged, Request
+from evolver.records import Completion, Rollout, Score, Usage
+from evolver.rounds.attempts import Attempts
+from evolver.rounds.bench import Bench
+from evolver.rounds.driver import Driver, Rules
+from evolver.rounds.folder import Plan, Round
+from evolver.rounds.plan import TaskRef
+from evolver.rounds.play import RolloutSpec, RolloutWorker
+from evolver.rounds.reader import trajectories
+from evolver.rounds.view import read_round
+from evolver.rounds.watch import Schedule, Watch
+from evolver.score import score_of
+from evolver.store import Store
+from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes, NoopModel
+from harnesses.library import Library
+from harnesses.tree import Tree
+from tests.evolver.graded_task import task
+from tests.evolver.round_capsule import write_made_capsule
+from training.cli import export
+
+TASKS = [t.model_copy(update={"hash": task_hash(t)}) for t in (task(id=f"t-{n}", split="train") for n in range(3))]
+REFS = tuple(TaskRef(t.id, t.hash) for t in TASKS)
+
+
+class Listed:
+    name = "listed"
+
+    def refs(self) -> list[TaskRef]:
+        return list(REFS)
+
+    def task(self, ref: TaskRef) -> Task:
+        return next(t for t in TASKS if t.id == ref.id)
+
+
+class Lenient:
+    """Passes everything but what it is told to fail, or to leave unscored."""
+
+    name = "program"
+
+    def __init__(self, values: dict[str, float | None]) -> None:
+        self.values = values
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        return [score_of(c, self.values.get(task.id, 1.0), "said so", self.name) for c in criteria]
+
+    async def aclose(self) -> None:
+        return None
+
+
+class Slow(NoopModel):
+    """Answers its first call and never its second."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def complete(self, request: Request) -> Completion:
+        self.calls += 1
+        if self.calls > 1:
+            await asyncio.sleep(60)
+        return Completion(text="thinking", usage=Usage(input_tokens=100, output_tokens=10, counted_by="tokenizer"))
+
+
+def machines(digest: str = "sha256:fake") -> FakeSandboxes:
+    def make() -> FakeSandbox:
+        box = FakeSandbox(screen=(64, 48))
+        box.image_digest = digest
+        return box
+
+    return FakeSandboxes(make)
+
+
+def worker(
+    path: Path, model: Model | Privileged | None = None, values: dict[str, float | None] | None = None,
+    boxes: FakeSandboxes | None = None,
+) -> RolloutWorker:  # fmt: skip
+    """A worker of the round in `path`/round, whose capsule lies beside it."""
+    capsule, out = path / "capsule", path / "round"
+    if not capsule.exists():
+        write_made_capsule(capsule, "beta1", "local")
+    opened = open_capsule(capsule)
+    store = Store.create(out, opened.config)
+    (out / "attempts").mkdir(exist_ok=True)
+    spec = RolloutSpec(capsule, opened.id, out, "listed", REFS)
+    graders = (Lenient(values or {}),)
+    return RolloutWorker(
+        spec, Bench(opened, store, boxes or machines(), graders, model or NoopModel(), Listed()), "w-0"
+    )
+
+
+def lease(number: int = 1, deadline_s: float = 60.0) -> Lease:
+    units = tuple(Planned(n, f"{n:064x}", n, 0) for n in range(3))
+    return Lease(number, units, deadline_s=deadline_s)
+
+
+def rows(found: RolloutWorker, one: Lease) -> list[dict[str, object]]:
+    asyncio.run(found.work(one))
+    listed: list[dict[str, object]] = Attempts.of(found._spec.round_dir).rows(one.id).to_pylist()
+    return listed
+
+
+def test_a_unit_becomes_one_row_that_says_where_it_came_from(tmp_path: Path) -> None:
+    found = rows(worker(tmp_path, values={"t-1": 0.0, "t-2": None}), lease())
+    assert [(r["verdict"], r["reason"], r["success"]) for r in found] == [
+        ("accepted", "", True), ("rejected", "state", False), ("rejected", "infra", None),
+    ]  # fmt: skip
+    first = found[0]
+    assert (first["task_id"], first["task_hash"], first["skills"]) == ("t-0", REFS[0].hash, [TASKS[0].family])
+    assert (first["worker"], first["fence"], first["calls"]) == ("w-0", 1, 1)
+    rollout = Rollout.model_validate_json(str(first["rollout"]))
+    assert (rollout.key.purpose, rollout.key.attempt, rollout.id) == ("train", 0, f"r-{0:016x}")
+    assert found[2]["again"] == "try" and found[0]["again"] == ""
+
+
+def test_the_same_unit_says_the_same_whoever_plays_it(tmp_path: Path) -> None:
+    one, other = rows(worker(tmp_path), lease(1)), rows(worker(tmp_path), lease(2))
+    assert [r["content_sha256"] for r in one] == [r["content_sha256"] for r in other]
+    assert {str(r["attempt"]) for r in one}.isdisjoint(str(r["attempt"]) for r in other)
+
+
+def test_g40_an_image_that_was_built_anew_refuses_the_lease(tmp_path: Path) -> None:
+    class Rebuilt(FakeSandboxes):
+        async def prepare(self, environment: object) -> str:
+            return "sha256:other"
+
+    with pytest.raises(Drifted, match=r"machine\.image\.digest: sha256:fake → sha256:other"):
+        rows(worker(tmp_path, boxes=Rebuilt()), lease())
+    with pytest.raises(Drifted, match="sha256:other"):  # it is built anew while a unit plays
+        rows(worker(tmp_path, boxes=machines("sha256:other")), lease())
+
+
+def test_g42_a_unit_whose_tools_change_while_it_plays_fails_closed(tmp_path: Path) -> None:
+    """The request that was sent is not the one that harness and log make: nothing is kept of the unit."""
+    from evolver.rounds.play import _as_sent
+
+    found = worker(tmp_path)
+    rollout = Rollout.model_validate_json(str(rows(found, lease())[0]["rollout"]))
+    assert _as_sent(rollout, found.bench.harness, TASKS[0])
+    turn = rollout.turns[0].model_copy(update={"request_sha256": "0" * 64})
+    assert not _as_sent(rollout.model_copy(update={"turns": (turn,)}), found.bench.harness, TASKS[0])
+
+
+def test_g38_a_unit_over_its_deadline_is_ended_billed_and_tried_again(tmp_path: Path) -> None:
+    one = Lease(1, lease().units[:1], deadline_s=0.5)
+    found = worker(tmp_path, Slow())
+    row = rows(found, one)[0]
+    assert (row["reason"], row["again"], row["why"]) == ("infra", "try", "not done within 0.5 s")
+    assert (row["calls"] == 1 and row["nusd"] is None) or row["nusd"] == 0
+    assert found._attempts.spent(1).unknown == 1  # the call that was under way
+
+
+def test_g44_an_outage_of_the_endpoint_is_no_failure_of_the_agent(tmp_path: Path) -> None:
+    found = rows(worker(tmp_path, FailingModel(ProviderFailed("down"))), lease())
+    assert {(r["reason"], r["again"], r["success"]) for r in found} == {("infra", "outage", None)}
+
+
+def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:
+    """A whole round of six units under the capsule."""
+
+    class Spec:
+        async def open(self, name: str) -> RolloutWorker:
+            return make()
+
+    opened = open_capsule(path / "capsule")
+    plan = Plan(opened.id, "capsule", opened.harness.id, opened.config.teacher_id, "listed", REFS, 6, 4)
+    round_ = Round.open(path / "round", plan)
+
+    async def drive() -> None:
+        crew = LocalCrew(Spec(), 2)
+        try:
+            await Driver(round_, crew, Rules(), Watch(round_.book, Schedule(), 6)).run()
+        finally:
+            await crew.aclose()
+
+    asyncio.run(drive())
+    return round_
+
+
+def test_a_round_is_read_and_exported_like_a_run(tmp_path: Path) -> None:
+    make = lambda: worker(tmp_path, values={"t-1": 0.0})  # noqa: E731
+    harness = make().bench.harness
+    played(tmp_path, make).close()
+    library = Library(tmp_path / "round" / "library")
+    library.add(Tree(harness.files, harness.executable), name="best")
+    library.close()
+    view = read_round(tmp_path / "round")
+    assert (view.state, view.accepted, dict(view.rejections)) == ("complete", 2, {"state": 2, "duplicate": 2})
+    kept = list(trajectories(tmp_path / "round"))
+    assert [t.rollout.key.task_id for t in kept] == sorted(
+        {"t-0", "t-2"}, key=[t.rollout.key.task_id for t in kept].index
+    )
+    assert all(t.capsule_id == view.capsule_id and t.worker == "w-0" for t in kept)
+    export(tmp_path / "round", "best", "trl", tmp_path / "rows")
+    written = pq.read_table(next((tmp_path / "rows").glob("*.parquet"))).to_pylist()
+    assert len(written) == 2 and TASKS[0].instruction in json.dumps(written, default=str)
