@@ -212,9 +212,9 @@ class Run:
         """Harness id → name, from the run's library; empty when there is none yet."""
         return shelf.names(self.path, self.stamp)
 
-    def frozen(self) -> dict[str, tuple[str, ...]]:
-        """Harness id → the tags under which it is frozen."""
-        return shelf.frozen(self.path, self.stamp)
+    def tags(self) -> dict[str, tuple[str, ...]]:
+        """Harness id → its tags."""
+        return shelf.tags(self.path, self.stamp)
 
     def harness(self, harness_id: str) -> Harness | str:
         """A harness from the run's library, or why it can't be shown."""

@@ -1,4 +1,4 @@
-"""The harness library of a run, for reading: trees, names, what is frozen, what differs."""
+"""The harness library of a run, for reading: trees, names, tags, what differs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def names(path: Path, stamp: Stamp) -> dict[str, str]:
     return _names(path, stamp, 0)[0]
 
 
-def frozen(path: Path, stamp: Stamp) -> dict[str, tuple[str, ...]]:
-    """Harness id → the tags under which it is frozen."""
+def tags(path: Path, stamp: Stamp) -> dict[str, tuple[str, ...]]:
+    """Harness id → its tags."""
     return _names(path, stamp, tagged(path))[1]
 
 
 def tagged(path: Path) -> int:
-    """Changes whenever a harness is frozen (which no log of the run needs to say)."""
+    """Changes whenever a harness is tagged (which no log of the run needs to say)."""
     tags = path / "library" / "refs" / "tags"
     return tags.stat().st_mtime_ns if tags.is_dir() else 0
 

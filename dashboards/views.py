@@ -26,7 +26,7 @@ class Story(Told):
     """Views over one state of a run."""
 
     def __init__(self, run: Run) -> None:
-        super().__init__(run, run.library_names(), run.frozen())
+        super().__init__(run, run.library_names(), run.tags())
         self.run = run
 
     @cached_property

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from evolver.config import RunConfig
+from evolver.freeze import TAG as CAPSULE
 from evolver.intervals import nothing, wilson
 from evolver.phrasing import or_why, pp, short
 from evolver.population import Population
@@ -64,11 +65,11 @@ class PathPoint:
 
 
 class Story:
-    """Views over the records of a run. `names`: harness id → name; `frozen`: harness id → its tags."""
+    """Views over the records of a run. `names`: harness id → name; `tagged`: harness id → its tags."""
 
-    def __init__(self, records: Records, names: Mapping[str, str], frozen: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, records: Records, names: Mapping[str, str], tagged: Mapping[str, tuple[str, ...]]) -> None:
         self.records = records
-        self.frozen = frozen
+        self.tagged = tagged
         self.names = dict(names) | {c.harness_id: c.name for c in reversed(self.population.candidates)}
 
     @cached_property
@@ -173,18 +174,29 @@ class Story:
         return found
 
     def tags(self, harness_id: str) -> list[str]:
-        """What a harness is called beside its name: the stages that stand on it, the names it is frozen under."""
+        """What a harness is called beside its name: stages that stand on it, its capsules, its other tags."""
         stages = [
             f"stage {s.name}" + (f" (teacher {s.teacher})" if s.kind == "teacher" else "")
             for s in self.stages.get(harness_id, ())
         ]
         named = {f"{TAG}{s.name}" for s in self.stages.get(harness_id, ())}
-        return stages + [f"frozen as {tag}" for tag in self.frozen.get(harness_id, ()) if tag not in named]
+        others = [tag for tag in self.tagged.get(harness_id, ()) if tag not in named]
+        capsules = [tag.removeprefix(CAPSULE) for tag in others if tag.startswith(CAPSULE)]
+        plain = [tag for tag in others if not tag.startswith(CAPSULE)]
+        return [
+            *stages,
+            *([f"frozen as {', '.join(capsules)}"] if capsules else []),
+            *([f"tagged {', '.join(plain)}"] if plain else []),
+        ]
 
     def flags(self) -> dict[str, str]:
-        """Candidate id → its tags as one line, of those that have some."""
-        said = {c.id: " · ".join(self.tags(c.harness_id)) for c in self.population.candidates}
-        return {candidate: line for candidate, line in said.items() if line}
+        """Candidate id → what stands above it in the tree: its first tag, and how many more there are."""
+        found = {c.id: self.tags(c.harness_id) for c in self.population.candidates}
+        return {
+            candidate: said[0] + (f" +{len(said) - 1}" if len(said) > 1 else "")
+            for candidate, said in found.items()
+            if said
+        }
 
     def _success(self, harness_id: str) -> Interval:
         made = self.evaluation(harness_id, "race")

@@ -40,7 +40,7 @@ def page() -> None:
         )
         st.caption(
             f"{len(story.population.candidates)} harnesses: {said}. The thick line is the path of the incumbent. "
-            "A green flag marks a stage or a frozen harness. Click a mark to open it, point at it to see its name."
+            "A flag marks a stage, a capsule or another tag. Click a mark to open it, point at it to see its name."
         )
     _table(story)
     frame.words_table(stages_table(story.run, story.names))
@@ -99,7 +99,7 @@ def _table(story: Story) -> None:
                 "rollouts": spent.rollouts,
                 "tokens": f"{'at least ' * bool(spent.unknown)}{spent.tokens:,}",
                 "author": candidate.author,
-                "stage, frozen": " · ".join(story.tags(candidate.harness_id)) or "no",
+                "stage, tags": " · ".join(story.tags(candidate.harness_id)) or "no",
                 "proposed": words.moment(candidate.proposed_at, frame.zone()),
             }
         )

@@ -86,7 +86,7 @@ def _names(known: Sequence[PathPoint], named: Collection[str]) -> dict[str, str 
 
 def tree(nodes: Sequence[Node], chosen: str | None, flags: Mapping[str, str]) -> go.Figure:
     """The lineage: generation to the right, verdict as shape and colour, the incumbent's path thick. `flags` maps node
-    id → stages and names as a frozen harness, which stand above it."""
+    id → its stages and tags, which stand above it."""
     figure = go.Figure()
     at = {n.id: n for n in nodes}
     for thick in (False, True):
@@ -133,7 +133,7 @@ def tree(nodes: Sequence[Node], chosen: str | None, flags: Mapping[str, str]) ->
 
 
 def _stand_out(figure: go.Figure, at: Mapping[str, Node], chosen: str | None, flags: Mapping[str, str]) -> None:
-    """A ring round the chosen node, and a frame with its words round each node that has a stage or is frozen."""
+    """A ring round the chosen node, and a frame with its words round each node that has a stage or a tag."""
     flagged = [at[key] for key in flags if key in at]
     looks: tuple[tuple[list[Node], dict[str, object], list[str]], ...] = (
         (

@@ -35,11 +35,13 @@ SETTLE_S = 1.2  # Plotly draws, fonts load
 
 
 def address(run: Path, page: str) -> str:
-    """The page's address (the first one has none); of a replay that of the longest attempt that solved its task."""
+    """The page's address (the first one has none); of a replay that of the longest attempt that solved its task, one
+    that clicked if there is any."""
     if page != "replay":
         return "" if page == "overview" else page
     solved = open_run(run).page(1, {"outcome": "solved"}, 200) or open_run(run).page(1)
-    return f"replay?r={max(solved, key=lambda row: row.turns or 0).id}&step=2" if solved else page
+    solved.sort(key=lambda row: (row.channel in ("gui", "both"), row.turns or 0))
+    return f"replay?r={solved[-1].id}&step=2" if solved else page
 
 
 async def look(tab: Tab, *, width: int, height: int, dark: bool) -> None:

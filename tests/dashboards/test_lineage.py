@@ -107,12 +107,12 @@ def test_stages_frozen_names_guards_and_refused_proposals_are_on_the_page(
     text = said(app)
     for words in (
         "✕ stopped it", "app calc", "calc loses more than it may", "-30.0 % [-50.0, -10.0], limit 10.0 %, n = 12",
-        "stage beta · frozen as paper-1", "the terminal channel stays", "it names a task of select", "1,234",
+        "stage beta · tagged paper-1", "the terminal channel stays", "it names a task of select", "1,234",
         "1 proposals that became no candidate",
     ):  # fmt: skip
         assert words in text
     picture = app.get("plotly_chart")[0].proto.spec
-    assert "stage beta \\u00b7 frozen as paper-1" in picture or "stage beta · frozen as paper-1" in picture
+    assert "stage beta +1" in picture
 
 
 def test_what_a_candidate_took_is_what_the_log_says(whole_run: Path) -> None:
