@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from evolver.records import Image, Message, Observed, Rollout, Text, ToolResult,
 from harnesses.harness import Sampling
 from tests.training.conversations import END, INSTRUCTION, Said, beta1, completion, rollout
 from tests.training.test_rows import rows_of
-from training.batches import Flat
+from training.batches import collator_for, examples_of
 from training.checkpoints import base_checkpoint, load_model
 from training.cost import shape_of, training_flop
 from training.pack import pack
@@ -106,13 +108,12 @@ def test_t14_pictures_of_any_role_stand_where_they_were_shown(eyes: Renderer) ->
 def test_t15_a_picture_is_never_cut_and_has_its_features(eyes: Renderer, base: Path, seeing: Recipe) -> None:
     (whole,) = rows_of([played([10, 60, 200])], eyes, seeing).rows
     assert len(whole.frames) == 3
-    collate = Flat(0, open_vision(base), PNGS.__getitem__, load_model(base, "float32").model.get_rope_index)
+    collate = collator_for(load_model(base, "float32"), base, PNGS.__getitem__)
     kept = set()
     for limit in range(len(whole.ids) // 4, len(whole.ids), 7):
         fork = seeing.model_copy(update={"overlength": "fork", "max_length": limit})
         for row in rows_of([played([10, 60, 200])], eyes, fork).rows:
-            lists = {"input_ids": list(row.ids), "labels": row.labels, "frames": row.frames}
-            seen = collate([{**lists, "seq_lengths": [len(row.ids)]}])
+            seen = collate(examples_of([[row]]))
             assert len(seen["pixel_values"]) == 4 * 6 * len(row.frames) == 4 * row.ids.count(eyes.vision.picture)
             kept.add(len(row.frames))
     assert kept == {1, 2}
@@ -138,9 +139,14 @@ def test_two_pictures_of_one_size_are_two_rows(eyes: Renderer, seeing: Recipe) -
 def test_t09_packed_rows_with_pictures_have_the_logits_of_the_rows_alone(
     rows: list[Row], base: Path, seeing: Recipe, tmp_path: Path
 ) -> None:
+    assert_packed_as_alone(rows, base, seeing, tmp_path)
+
+
+def assert_packed_as_alone(rows: list[Row], base: Path, seeing: Recipe, work: Path) -> None:
+    """Through the trainer's own batches, beside transformers' own positions for each row alone."""
     packed = seeing.model_copy(update={"pack_tokens": 2_000, "batch_rows": 1})
     assert len(pack(rows, 2_000).packs) == 1
-    trainer = trainer_for(Stage(rows, packed, 0, base, PNGS.__getitem__), tmp_path)
+    trainer = trainer_for(Stage(rows, packed, 0, base, PNGS.__getitem__), work)
     (batch,) = trainer.get_train_dataloader()
     batch.pop("labels")
     alone = load_model(base, "float32").eval()
@@ -156,6 +162,34 @@ def test_t09_packed_rows_with_pictures_have_the_logits_of_the_rows_alone(
             start += len(row.ids)
         other = batch | {"pixel_values": batch["pixel_values"].flip(0)}
         assert not torch.allclose(trainer.model(**other).logits[0], together, rtol=0, atol=1e-4)  # they are looked at
+
+
+@pytest.mark.parametrize("family", ["Qwen2_5_VL", "Qwen3VL"])
+def test_other_families_that_see_are_packed_alike(family: str, base: Path, seeing: Recipe, tmp_path: Path) -> None:
+    """Random models of the later families, whose windows, patches and positions differ."""
+    import transformers
+
+    config = json.loads((base / "config.json").read_text())
+    text = {**config["text_config"], "model_type": None}
+    vision = {
+        "Qwen2_5_VL": {"depth": 2, "hidden_size": 32, "out_hidden_size": 48, "num_heads": 2, "intermediate_size": 64,
+                       "fullatt_block_indexes": [1]},
+        "Qwen3VL": {"depth": 2, "hidden_size": 32, "out_hidden_size": 48, "num_heads": 2, "intermediate_size": 64,
+                    "deepstack_visual_indexes": [0], "num_position_embeddings": 64},
+    }[family]  # fmt: skip
+    named = {name: value for name, value in config.items() if name.endswith("_token_id")}
+    made = getattr(transformers, f"{family}Config")(
+        text_config={name: value for name, value in text.items() if value is not None}, vision_config=vision,
+        tie_word_embeddings=True, **named,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    getattr(transformers, f"{family}ForConditionalGeneration")(made).save_pretrained(tmp_path / "base")
+    shutil.copy(base / "tokenizer.json", tmp_path / "base")
+    cut = {"patch_size": made.vision_config.patch_size, "min_pixels": 28 * 28, "max_pixels": 28 * 28 * 64}
+    transformers.Qwen2VLImageProcessorPil(**cut).save_pretrained(tmp_path / "base")
+    eyes = open_renderer(tmp_path / "base", seeing.render)
+    rows = rows_of([played([10, 60]), rollout(name="r-2"), played([90], "r-3")], eyes, seeing).rows
+    assert_packed_as_alone(list(rows), tmp_path / "base", seeing, tmp_path)
 
 
 async def test_a_student_that_sees_is_trained_merged_and_served(
