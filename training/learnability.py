@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from devset.task import Task
@@ -16,9 +16,12 @@ from evolver.channels import switches
 from evolver.lab import Lab
 from evolver.population import cards_of, final_cards
 from evolver.records import Learnability, Rollout, Scorecard
+from training.attention import use_attention
+from training.batches import Frame, collator_for, examples_of, summed_loss
 from training.checkpoints import base_checkpoint, load_model
+from training.pack import pack
 from training.recipe import Recipe
-from training.rows import Row, Rows, build_rows
+from training.rows import Rows, build_rows
 from training.student import open_student, untrained_id
 
 MOST_ROLLOUTS = 48  # the first successful ones, in the order of the tasks
@@ -50,8 +53,8 @@ def take_down(lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Recipe, 
             turns=sum(len(row.turns) for row in rows.rows),
             tokens=rows.trained_tokens,
             switches=sum(switches(rollout.turns) for rollout, _ in played),
-            loss_before=before[0] if before else loss(base_checkpoint(recipe.base), rows, recipe),
-            loss_after=loss(checkpoint, rows, recipe),
+            loss_before=before[0] if before else loss(base_checkpoint(recipe.base), rows, recipe, lab.store.blob),
+            loss_after=loss(checkpoint, rows, recipe, lab.store.blob),
             rows_sha256=rows.sha256,
             at=time.time(),
         )
@@ -67,38 +70,24 @@ def _played(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> Played:
     return [(rollouts[card.rollout_id], card) for card in chosen]
 
 
-def loss(checkpoint: Path, rows: Rows, recipe: Recipe) -> float | None:
+def loss(checkpoint: Path, rows: Rows, recipe: Recipe, frame: Frame) -> float | None:
     """Mean loss of a checkpoint in nats per learned token of the rows; None where there is none."""
     import torch
-    import torch.nn.functional as F
 
     if not rows.trained_tokens:
         return None
     model = load_model(checkpoint, recipe.dtype).to(recipe.device).eval()
+    use_attention(model, recipe.attention)
+    collate = collator_for(model, checkpoint, frame)
     total, count = 0.0, 0
-    for batch in _batches(rows.rows):
-        width = len(batch[-1].ids)
-        ids = torch.tensor([[*row.ids, *[0] * (width - len(row.ids))] for row in batch], device=recipe.device)
-        labels = torch.tensor([row.labels + [-100] * (width - len(row.ids)) for row in batch], device=recipe.device)
-        with torch.inference_mode():  # causal: what is padded on the right changes nothing before it
-            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
-            learned = labels[:, 1:] != -100
-            logits = model.get_output_embeddings()(hidden[learned]).float()
-            total += float(F.cross_entropy(logits, labels[:, 1:][learned], reduction="sum"))
-            count += int(learned.sum())
+    size = max(BATCH_TOKENS, *(len(row.ids) for row in rows.rows))
+    for example in examples_of(pack(rows.rows, size).packs):
+        batch = collate([example])
+        batch = {name: on.to(recipe.device) if isinstance(on, torch.Tensor) else on for name, on in batch.items()}
+        with torch.inference_mode():
+            summed, learned = summed_loss(model, batch)
+        total, count = total + float(summed), count + learned
     return total / count
-
-
-def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows of like length together, shortest first, of at most `BATCH_TOKENS` with their padding."""
-    batch: list[Row] = []
-    for row in sorted(rows, key=lambda row: len(row.ids)):
-        if batch and len(row.ids) * (len(batch) + 1) > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
 
 
 def _name(*parts: str) -> str:

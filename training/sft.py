@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from evolver.errors import NotReady, UsageError
 from training.attention import use_attention
-from training.batches import Flat, Frame, dataset_of
+from training.batches import Frame, collator_for, examples_of, summed_loss
 from training.checkpoints import load_model
 from training.pack import Packing, Packs, pack
 from training.recipe import Recipe
 from training.render import END, PAD, START
 from training.rows import Row
-from training.vision import PROCESSOR, open_vision
+from training.vision import PROCESSOR
 from training.weights import adapter_of, freeze, logit_shift, save
 
 if TYPE_CHECKING:
@@ -95,22 +95,20 @@ def train(stage: Stage, out: Path, say: Say) -> Trained:
 
 def trainer_for(stage: Stage, work: Path) -> SFTTrainer:
     """TRL's trainer over the rows or their packs, ready to start."""
+    from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
 
     recipe = stage.recipe
     model = load_model(stage.base, "float32" if recipe.mixed else recipe.dtype)
     use_attention(model, recipe.attention)
     freeze(model, recipe)
-    tokenizer = _tokenizer(stage.base)
-    vision = open_vision(stage.base)
-    rope = None if vision is None else model.model.get_rope_index
     packs = [[row] for row in stage.rows] if stage.packs is None else stage.packs.packs
     trainer = _trainer_class()(
         model=model,
         args=arguments(recipe, stage.seed, work),
-        train_dataset=dataset_of(packs),
-        processing_class=tokenizer,
-        data_collator=Flat(tokenizer.pad_token_id, vision, stage.frame, rope),
+        train_dataset=Dataset.from_list(examples_of(packs)),
+        processing_class=_tokenizer(stage.base),
+        data_collator=collator_for(model, stage.base, stage.frame),
         peft_config=adapter_of(model, recipe),
     )
     trainer.remove_callback(PrinterCallback)
@@ -175,19 +173,15 @@ def arguments(recipe: Recipe, seed: int, work: Path) -> SFTConfig:
 
 
 def _trainer_class() -> type[SFTTrainer]:  # TRL is loaded here, so its subclass lives here
-    import torch.nn.functional as F
     from trl import SFTTrainer
 
     class LabelledOnly(SFTTrainer):
-        """On a CPU, TRL computes logits (49,152 a token) at every position; only those under the loss are needed."""
+        """TRL's own loss computes logits at every position where there is no GPU; those learned are enough."""
 
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-            labels = inputs.pop("labels")[0]
-            before = (labels[1:] != -100).nonzero().flatten()  # the positions whose next token is learned
-            logits = model(**inputs, use_cache=False, logits_to_keep=before).logits[0].float()
-            total = F.cross_entropy(logits, labels[before + 1], reduction="sum")
+            total, learned = summed_loss(model, inputs)
             # Divided by the tokens of the whole step, so that every token weighs the same whatever its micro-batch.
-            return total / (len(before) if num_items_in_batch is None else num_items_in_batch)
+            return total / (learned if num_items_in_batch is None else num_items_in_batch)
 
         def create_model_card(self, model_name=None, dataset_name=None, tags=None):
             """The recipe and the records say what a checkpoint is."""

@@ -32,12 +32,12 @@ def test_a_loss_is_a_mean_over_learned_tokens_whatever_the_batch(
 ) -> None:
     text = renderer.tokenizer.encode("List the files on the Desktop, please, and then rename them all.").ids
     rows = [a_row(text[:n], 3) for n in (5, 9, 12)]
-    each = [loss(tiny, Rows((row,)), recipe) for row in rows]
-    together = loss(tiny, Rows(tuple(rows)), recipe)
+    each = [loss(tiny, Rows((row,)), recipe, {}.__getitem__) for row in rows]
+    together = loss(tiny, Rows(tuple(rows)), recipe, {}.__getitem__)
     assert together is not None and all(one is not None for one in each)
     assert together == pytest.approx(sum(one or 0 for one in each) / 3, rel=1e-4)
     assert together == pytest.approx(math.log(49_152), rel=0.2)  # a random model knows nothing
-    assert loss(tiny, Rows(()), recipe) is None
+    assert loss(tiny, Rows(()), recipe, {}.__getitem__) is None
 
 
 async def test_figures_of_the_student_are_taken_down_once_and_cost_no_rollout(tmp_path: Path, small: Recipe) -> None:

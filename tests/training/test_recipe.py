@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evolver.errors import UsageError
-from training.recipe import RECIPES, Recipe, load_recipe
+from training.recipe import RECIPES, Lora, Recipe, load_recipe
 
 pytest.importorskip("yaml", reason="not installed: pyyaml (extra 'train')")
 
@@ -26,6 +26,9 @@ def test_the_shipped_recipes_load_by_name(path: Path) -> None:
         ("batch_rows: 8\naccumulate: 3", "must be a multiple of accumulate"),
         ("epochs: [", "is not YAML"),
         ("learning_rate: .nan", "learning_rate = nan"),
+        ("max_length: 400\npack_tokens: 200", "pack_tokens 200 must hold a row of max_length 400"),
+        ("lora: {rank: 0}", "lora.rank = 0"),
+        ("attention: flash_attention_2", "needs device cuda and dtype bfloat16"),
     ],
 )
 def test_a_wrong_recipe_names_file_field_and_value(tmp_path: Path, text: str, message: str) -> None:
@@ -58,3 +61,6 @@ def test_a_setting_that_was_added_leaves_older_recipes_the_same() -> None:
     plain, budget = Recipe(), Recipe(equal="budget")
     assert "equal" not in plain.recorded and budget.recorded == plain.recorded | {"equal": "budget"}
     assert Recipe.model_validate(plain.recorded) == plain and budget.sha256 != plain.sha256
+    packed, adapted = Recipe(pack_tokens=2_048), Recipe(lora=Lora())
+    assert Recipe.model_validate(adapted.recorded) == adapted
+    assert len({recipe.sha256 for recipe in (plain, packed, adapted, Recipe(lora=Lora(rank=8)))}) == 4

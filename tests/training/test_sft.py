@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from evolver.errors import UsageError
+from evolver.errors import NotReady, UsageError
 from tests.training.conversations import END, Said, rollout
 from tests.training.test_rows import rows_of
 from training.checkpoints import base_checkpoint, load_model
 from training.recipe import Recipe
 from training.render import Renderer
 from training.rows import Row
-from training.sft import Stage, train
+from training.sft import Stage, arguments, train
 
 pytestmark = pytest.mark.train
 torch = pytest.importorskip("torch")
@@ -95,6 +95,37 @@ def test_frozen_parts_stay_as_they_were(rows: list[Row], recipe: Recipe, tiny: P
     assert changed and all(name.startswith(("model.layers.1.", "model.norm")) for name in changed)
     with pytest.raises(UsageError, match="frozen_layers = 2, but tiny-random-llama has 2 layers"):
         fit(rows, recipe, tiny, tmp_path / "b", frozen_layers=2)
+
+
+def test_mixed_precision_and_checkpointing_compute_nearly_the_same(
+    rows: list[Row], recipe: Recipe, tiny: Path, tmp_path: Path
+) -> None:
+    """What a GPU server sets, on a CPU: float32 weights, bfloat16 products, activations that are computed again."""
+    plain = fit(rows, recipe, tiny, tmp_path / "plain", epochs=1, warmup=0.0)
+    again = fit(rows, recipe, tiny, tmp_path / "again", epochs=1, warmup=0.0, checkpointing=True)
+    assert again.loss_last == pytest.approx(plain.loss_last, abs=1e-5)
+    mixed = fit(rows, recipe, tiny, tmp_path / "mixed", epochs=1, warmup=0.0, mixed=True, checkpointing=True)
+    assert mixed.loss_last == pytest.approx(plain.loss_last, abs=0.05)
+    assert not same(tmp_path / "mixed", tmp_path / "plain") and same(tmp_path / "mixed", tmp_path / "plain", atol=0.03)
+
+
+def test_a_gpu_server_s_recipe_reaches_the_trainer(tmp_path: Path) -> None:
+    server = Recipe(
+        device="cuda", attention="flash_attention_2", checkpointing=True, mixed=True, pack_tokens=32_768, batch_rows=8,
+        accumulate=4,
+    )  # fmt: skip
+    given = arguments(Recipe(), 7, tmp_path)  # the same but for its device, which this machine may lack
+    assert (given.use_cpu, given.bf16, given.activation_checkpointing, given.seed, given.data_seed) == (
+        True, False, False, 7, 7,
+    )  # fmt: skip
+    given = arguments(server.model_copy(update={"device": "cpu"}), 7, tmp_path)
+    assert (
+        given.bf16 and given.activation_checkpointing and given.max_length is None and given.optim.startswith("adamw")
+    )
+    assert (given.per_device_train_batch_size, given.gradient_accumulation_steps) == (2, 4)
+    if torch.cuda.device_count() != 1:
+        with pytest.raises(NotReady, match="device is cuda, and torch sees"):
+            train(Stage([Row((1, 2), (False, True), "r", (0,))], server, 0, tmp_path), tmp_path / "a", print)
 
 
 class Killed(BaseException):
