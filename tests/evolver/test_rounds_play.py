@@ -160,7 +160,7 @@ def test_g38_a_unit_over_its_deadline_is_ended_billed_and_tried_again(tmp_path: 
     found = worker(tmp_path, Slow())
     row = rows(found, one)[0]
     assert (row["reason"], row["again"], row["why"]) == ("infra", "try", "not done within 0.5 s")
-    assert (row["calls"] == 1 and row["nusd"] is None) or row["nusd"] == 0
+    assert row["calls"] == 1
     assert found._attempts.spent(1).unknown == 1  # the call that was under way
 
 

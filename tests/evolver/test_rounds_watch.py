@@ -20,25 +20,35 @@ from evolver.rounds.watch import Alarm, Schedule, Watch
 from tests.evolver.rounds import Spec, driven, opened
 
 UNITS, CALLS, EVERY = 10_000, 5, 250  # calls a unit, and between two looks
-LOOKS: dict[Probe, int] = {"endpoint": 20, "environment": 7, "judge": 20}
+LOOKS: dict[Probe, int] = {"endpoint": 20, "environment": 6, "judge": 20}
 Share = Callable[[str, int], float]  # of looks that are off, by instrument and units done
 
 
 def calm(name: str, done: int) -> float:
     """A round without drift: an endpoint and a judge that waver a little."""
-    return {"endpoint": 0.03, "judge": 0.03, "environment": 0.0, "infra": 0.005, "fails": 0.4, "long": 0.1}[name]
+    return {
+        "endpoint": 0.03,
+        "judge": 0.03,
+        "environment": 0.0,
+        "image": 0.0,
+        "infra": 0.005,
+        "fails": 0.4,
+        "long": 0.1,
+    }[name]
 
 
 def played(folder: Path, share: Share, seed: int) -> tuple[str | None, int]:
     """A simulated round; what the alarm says (None: there was none), and after how many units."""
     rng = random.Random(seed)
     round_ = opened(folder)
-    watch = Watch(round_.book, Schedule({"endpoint": EVERY, "environment": EVERY, "judge": EVERY}), UNITS)
+    watch = Watch(round_.book, Schedule({"endpoint": EVERY, "environment": 2 * EVERY, "judge": EVERY}), UNITS)
     watch.save = lambda: None  # type: ignore[method-assign]
     try:
         for done in range(0, UNITS, 20):
             while (probe := watch.due(CALLS * done)) is not None:
                 found = [Finding(probe, "x", rng.random() < share(probe, done)) for _ in range(LOOKS[probe])]
+                if probe == "environment":
+                    found.append(Finding(probe, "image", rng.random() < share("image", done), at_once=True))
                 watch.probed(found, done)
             infra = [rng.random() < share("infra", done) for _ in range(20)]
             ends = [None if lost else rng.random() >= share("fails", done) for lost in infra]
@@ -68,7 +78,8 @@ def after(start: int, **changed: float) -> Share:
     ("drift", "named", "calls"),
     [
         ({"endpoint": 0.5}, "endpoint", 1_000),  # a swapped model answers half of the fixed requests otherwise
-        ({"environment": 0.5}, "environment", 1_000),  # a stale image breaks half of the known solutions
+        ({"image": 1.0}, "environment", 1_000),  # a stale image
+        ({"environment": 0.43}, "environment", 2_000),  # machines on which no known solution works any more
         ({"judge": 0.5}, "judge", 1_000),  # a lenient judge passes what it failed before
         ({"fails": 0.65}, "less_success", 5_000),  # the swapped model, seen from the units alone
         ({"fails": 0.15}, "more_success", 5_000),  # the lenient judge, likewise
