@@ -35,7 +35,9 @@ def page() -> None:
     a, b = story.name(gap.harness_a), story.name(gap.harness_b)
     said = f"B minus A: teachers {words.points(gap.teacher_gap)}, students {words.points(gap.student_gap)}."
     st.markdown(f"#### A = {a}, B = {b}. {said}")
-    frame.draw(gap_figure(gap, story.names, seed_dots(story.run)), alt=f"A = {a}, B = {b}. {said}", key="gap_figure")
+    frame.draw(
+        gap_figure(gap, story.names, seed_dots(story.run, gap.equal)), alt=f"A = {a}, B = {b}. {said}", key="gap_figure"
+    )
     st.caption(f"{gap_caption(gap)} Dots are single training seeds. A negative gap means that {a} is ahead.")
     table = gap_table(gap, story.names)
     st.dataframe([dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True)

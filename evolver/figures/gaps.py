@@ -10,17 +10,23 @@ from plotly.subplots import make_subplots
 from evolver.figures.paper import FAINT, in_percent, inked, whiskers
 from evolver.marks import BLUE, GREY, VERMILLION
 from evolver.phrasing import pp
-from evolver.records import Distillation, Evaluation, Gap, Interval
+from evolver.records import Distillation, Equal, Evaluation, Gap, Interval
 from evolver.store import Store
 
 
-def seed_dots(store: Store) -> dict[str, list[float]]:
-    """Harness id → test success (0..1) of each of its students, one per training seed."""
-    students = {d.student_model for d in store.all(Distillation)}
+def seed_dots(store: Store, equal: Equal | None = None) -> dict[str, list[float]]:
+    """Harness id → test success (0..1) of each of its students, one per training seed, as last evaluated; those of a
+    variant where one is named."""
+    students = {d.student_model: d.teacher_harness for d in store.all(Distillation) if equal in (None, d.equal)}
+    last = {
+        evaluation.model_id: evaluation.success.point
+        for evaluation in store.all(Evaluation)
+        if evaluation.purpose == "test" and students.get(evaluation.model_id) == evaluation.harness_id
+    }
     found: dict[str, list[float]] = {}
-    for evaluation in store.all(Evaluation):
-        if evaluation.model_id in students and evaluation.purpose == "test" and evaluation.success.point is not None:
-            found.setdefault(evaluation.harness_id, []).append(evaluation.success.point)
+    for student, success in last.items():
+        if success is not None:
+            found.setdefault(students[student], []).append(success)
     return found
 
 

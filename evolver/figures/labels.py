@@ -26,10 +26,12 @@ class Box(NamedTuple):
         return not apart
 
 
-def places(marks: Sequence[tuple[float, float]], names: Sequence[str], area: tuple[float, float]) -> list[str | None]:
+def places(
+    marks: Sequence[tuple[float, float]], names: Sequence[str], area: tuple[float, float], taken: Sequence[Box] = ()
+) -> list[str | None]:
     """For each mark (x and y in pixels from the lower left of `area` = width, height) where its name goes, or None
-    where no place is left; those that come first choose first. An empty name needs no place."""
-    taken = [Box(x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX) for x, y in marks]
+    where no place is left beside what is `taken`; those that come first choose first. An empty name needs no place."""
+    taken = [*taken, *(Box(x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX) for x, y in marks)]
     found: list[str | None] = []
     for (x, y), name in zip(marks, names, strict=True):
         free = None

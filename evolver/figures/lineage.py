@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from evolver.figures.labels import places
+from evolver.figures.labels import Box, places
 from evolver.figures.paper import MARGIN, arms, in_percent, inked
 from evolver.figures.tree import Node
 from evolver.marks import BLUE, GREEN, GREY, VERDICTS
@@ -15,8 +15,8 @@ from evolver.records import Interval
 from evolver.story import PathPoint
 
 MOST_LANES = 12
-SPENT, SOLVED = (-0.04, 1.14), (-14.0, 118.0)  # of the axes: shares of the tokens, success in percent
-AREA = (960.0, 270.0)  # pixels of the path on a narrow page
+SPENT, SOLVED = (-0.04, 1.2), (-14.0, 118.0)  # of the axes: shares of the tokens, success in percent
+AREA, ARM_PX = (960.0, 270.0), 5.0  # pixels of the path on a narrow page, and of half a whisker
 
 
 def _bare(interval: Interval) -> Interval:
@@ -73,14 +73,20 @@ def _names(known: Sequence[PathPoint], named: Collection[str]) -> dict[str, str 
     """Candidate → where its name stands; the path's own names choose first. Pixels are those of a narrow page."""
     widest = max((p.tokens for p in known), default=0) or 1
     ordered = sorted((p for p in known if p.candidate in named), key=lambda p: p.verdict not in ("start", "promote"))
-    marks = [
-        (
-            AREA[0] * (p.tokens / widest - SPENT[0]) / (SPENT[1] - SPENT[0]),
-            AREA[1] * (100 * (p.success.point or 0.0) - SOLVED[0]) / (SOLVED[1] - SOLVED[0]),
-        )
-        for p in ordered
+
+    def right(tokens: int) -> float:
+        return AREA[0] * (tokens / widest - SPENT[0]) / (SPENT[1] - SPENT[0])
+
+    def up(share: float | None) -> float:
+        return AREA[1] * (100 * (share or 0.0) - SOLVED[0]) / (SOLVED[1] - SOLVED[0])
+
+    marks = [(right(p.tokens), up(p.success.point)) for p in ordered]
+    arms_of = [
+        Box(x - ARM_PX, up(p.success.low), x + ARM_PX, up(p.success.high))
+        for (x, _), p in zip(marks, ordered, strict=True)
+        if p.success.low is not None
     ]
-    found = places(marks, [p.name for p in ordered], AREA)
+    found = places(marks, [p.name for p in ordered], AREA, arms_of)
     return {p.candidate: place for p, place in zip(ordered, found, strict=True)}
 
 

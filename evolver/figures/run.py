@@ -66,7 +66,7 @@ def _lineage(story: Story) -> Shown | None:
         return None
     counts = {v: sum(n.verdict == v for n in nodes) for v in VERDICTS}
     said = ", ".join(f"{n} {VERDICTS[v].word}" for v, n in counts.items() if n)
-    caption = f"Lineage: {said}. The thick line is the path of the incumbent; a flag marks a stage, a capsule or another tag."
+    caption = f"Lineage: {said}. The thick line is the path of the incumbent; a flag marks a stage, a capsule or a tag."
     return Shown("lineage", tree(nodes, None, story.flags()), caption)
 
 
