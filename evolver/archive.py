@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from evolver.config import ArchiveConfig
+from evolver.parents import ArchiveConfig
 from evolver.population import Population, by_task, cards_of, final_cards, tally
 from evolver.records import Channel, Scorecard, StopReason
 

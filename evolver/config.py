@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, ValidationError, field_validator, model_v
 from evolver.errors import UsageError
 from evolver.faults import faults
 from evolver.looks import GapConfig
+from evolver.parents import ArchiveConfig
 from evolver.records import Finite, ImageRule, Role
 from evolver.safeguards import ChecksConfig, Count, FinalConfig, GuardsConfig, Positive, Section
 from evolver.taskset import ImportedConfig, TaskLimitsConfig
@@ -202,20 +203,6 @@ class LLMAuthor(SearchingAuthor):
 AuthorConfig = Annotated[
     HumanAuthor | StructuredAuthor | RandomAuthor | RemovalAuthor | LLMAuthor, Field(discriminator="kind")
 ]
-
-
-class ArchiveConfig(Section):
-    """Whom authors with `parents = "archive"` build on (evolver.archive): the `incumbent` this often, this often one of
-    a cell taken at random (`cells`), else whoever promises most."""
-
-    incumbent: Annotated[float, Field(gt=0, le=1)] = 0.1
-    cells: Annotated[float, Field(ge=0, le=1)] = 0.05
-
-    @model_validator(mode="after")
-    def _shares_of_one(self) -> ArchiveConfig:
-        if self.incumbent + self.cells > 1:
-            raise ValueError("incumbent and cells are shares of the same whole: they can't be more than 1 together")
-        return self
 
 
 class DistilConfig(Section):

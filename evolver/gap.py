@@ -208,9 +208,9 @@ def gap(store: Store, a: str, b: str, part: Part | None = None, equal: Equal | N
     """The gap of two harness ids on the test split, from what the run holds, or from a part of it.
 
     Only tasks that every arm has scored count (same versions), and only students of one recipe, of the variant `equal`
-    where one is named. The teacher is the one
-    of the distillations, or the only model that is no student's and played both. A harness against itself is an A/A
-    arm: its students are dealt to both sides by turns. Raises UsageError when the arms can't be compared.
+    where one is named. The teacher is the one of the distillations, or the only model that is no student's and played
+    both. A harness against itself is an A/A arm: its students are dealt to both sides by turns. Raises UsageError when
+    the arms can't be compared.
     """
     cards, students = cards_on_test(store), _students(store, (a, b), equal)
     if part is not None:
@@ -231,10 +231,8 @@ def gap(store: Store, a: str, b: str, part: Part | None = None, equal: Equal | N
     )
     seeds = sorted({seed for side in sides for seed in side.students})
     name = f"{a}|{b}|{teacher}|{base}|{seeds}|{tasks}|{[d.id for d in made]}"
-    if part is not None:
-        name += f"|look {part.look} at {part.level}"
-    if equal is not None:
-        name += f"|equal {equal}"
+    name += "" if part is None else f"|look {part.look} at {part.level}"
+    name += "" if equal is None else f"|equal {equal}"
     left_out = [*_coverage(cards, tasks, (a, b)), *_overlength(_dealt(made, a, b))]
     lone = [
         [success_interval(list(_row(arm, tasks)), store.config.seed) for arm in (side.teacher, side.control)]

@@ -46,7 +46,7 @@ def figures(store: Store) -> Iterator[Shown]:
         variant = f"-equal-{gap.equal}" if gap.equal else ""
         name = f"gap-{story.name(gap.harness_a)}-{story.name(gap.harness_b)}{variant}"
         caption = f"Taught by {teacher_line(store)}. {gap_caption(gap)}"
-        yield Shown(name, on_paper(gap_figure(gap, story.names, seed_dots(store))), caption)
+        yield Shown(name, on_paper(gap_figure(gap, story.names, seed_dots(store, gap.equal))), caption)
     if story.population.decisions:
         smallest = store.config.race.min_effect
         caption = (

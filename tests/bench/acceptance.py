@@ -23,7 +23,8 @@ from math import ceil
 import numpy as np
 from simulated.rules import SIZES, Agent, HarnessEvolve, Ours, Rule, StrictMean, Tally
 
-from evolver.config import ArchiveConfig, RaceConfig
+from evolver.config import RaceConfig
+from evolver.parents import ArchiveConfig
 
 EDITS, SHARES = (0.0, -0.05, 0.05, 0.10), (0.5, 0.3, 0.15, 0.05)
 GENERATIONS = 20

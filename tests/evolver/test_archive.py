@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolver.archive import Cell, Member, archive, cells, draw_parent
-from evolver.config import ArchiveConfig
+from evolver.parents import ArchiveConfig
 from evolver.population import Population
 from evolver.records import Scorecard, StopReason
 from tests.evolver.cards import a_candidate, a_card, a_decision

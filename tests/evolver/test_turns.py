@@ -6,7 +6,6 @@ from pathlib import Path
 
 from evolver.authors.removal import Removal
 from evolver.config import (
-    ArchiveConfig,
     AuthorConfig,
     ChecksConfig,
     DistilConfig,
@@ -21,6 +20,7 @@ from evolver.config import (
 from evolver.errors import SandboxLost
 from evolver.lab import Lab
 from evolver.loop import run
+from evolver.parents import ArchiveConfig
 from evolver.population import Population
 from evolver.protocols import Evidence, Proposal, Request
 from evolver.records import Candidate, Decision, Rollout

@@ -16,9 +16,10 @@ from scipy.special import expit, logit
 from devset.task import Split
 from evolver.archive import Cell, Member, draw_parent
 from evolver.compare import Arms, Comparison, compare
-from evolver.config import ArchiveConfig, RaceConfig
+from evolver.config import RaceConfig
 from evolver.decide import Case, Step, confirm_steps, decide, race_look, steps, undecided
 from evolver.guards import Facts
+from evolver.parents import ArchiveConfig
 from evolver.population import Population, by_task, tally
 from evolver.records import Candidate, Decision, Look, Manifest, Purpose, RolloutKey, Scorecard
 
