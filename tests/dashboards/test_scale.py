@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboards import frame
+from dashboards import frame, serve, views
 from dashboards.beside import MOST
 from dashboards.queries import PAGE_ROWS, open_run
 from evolver.config import RunConfig
@@ -137,6 +137,17 @@ def test_u06_the_overview_opens_no_file_of_an_attempt(run_copy: Path, monkeypatc
         assert not [path for path in seen if "/blobs/" in path]
         reader.open("replay", r="r-0000000000000010")
         assert [path for path in seen if "/blobs/" in path], "what the spy would see"
+
+
+def test_a_new_server_has_read_the_newest_run_before_anyone_asks(
+    run_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(frame.RUNS_DIR, str(run_copy))
+    serve.warm()
+    with opened() as seen:
+        told = views.story(open_run(run_copy))
+        assert told.path() and told.run.count() == 120 and not told.run.unread()
+    assert not [path for path in seen if path.endswith(".jsonl")]
 
 
 @pytest.fixture
