@@ -148,8 +148,10 @@ class BoundDemonstrator:
                 break
             arguments = await self._arguments(step)
             self._next += 1
-            if [after.action for after in steps[self._next : self._next + 1]] == ["wait"]:
-                await self._before_waiting(step)
+            if step.keys in CLOSES:
+                self._closing = len(await self._sandbox.windows())
+            elif step.keys == "ctrl+s" and [after.action for after in steps[self._next : self._next + 1]] == ["wait"]:
+                self._unsaved = await self._files()
             if not reply.calls:
                 reply.text = step.summary or _in_words(step)
             self._add(reply, tool, arguments)
@@ -206,16 +208,10 @@ class BoundDemonstrator:
                 raise _Lost(f"no window titled {title!r} has opened")
             await asyncio.sleep(POLL_S)
 
-    async def _before_waiting(self, step: GuiStep) -> None:
-        """Notes how things are before a key that takes its time, which is why the oracle waits after it."""
-        if step.keys == "ctrl+s":
-            self._unsaved = await self._files()
-        elif step.keys in CLOSES:
-            self._closing = len(await self._sandbox.windows())
-
     async def _wait_for_close(self) -> None:
-        """After a window was asked to close and the oracle's own wait: until it is gone and its program has ended, or
-        has come to rest. An office program that is still about to end takes a document that is opened then with it."""
+        """After a window was asked to close: until it is gone and its program has ended, or has come to rest. What is
+        clicked sooner is clicked in the window that closes, and an office program that is about to end takes a document
+        that is opened then with it."""
         before, self._closing = self._closing, None
         deadline, now = self._deadline(), ""
         while before is not None and time.monotonic() < deadline:

@@ -337,7 +337,6 @@ async def closed(windows: list[list[str]], programs: list[str], patience_s: floa
     sandbox.windows = seen  # type: ignore[method-assign]
     steps = (
         GuiStep(action="key", keys="ctrl+q", summary="Close it."),
-        GuiStep(action="wait", seconds=0.1),
         GuiStep(action="left_click", target=SAVE, summary="Click."),
     )
     started = time.monotonic()
