@@ -85,12 +85,12 @@ def test_s38_the_ledger_counts_each_entry_once_by_role_and_model(tmp_path: Path)
     store = sample_run(tmp_path / "run")
     store.append(ledger("led-4"))
     store.append(ledger("led-4"))
-    rows = [cells(table(store, "Ledger"), i) for i in range(6)]
+    rows = [cells(table(store, "Ledger"), i) for i in range(7)]
     assert [(r["role"], r["rollouts"], r["calls"]) for r in rows] == [
-        ("author", "1", "3"), ("teacher", "2", "6"), ("judge", "0", "0"), ("student", "1", "3"), ("student", "0", "0"),
-        ("total", "4", "12"),
+        ("author", "1", "3"), ("teacher", "2", "6"), ("judge", "0", "0"), ("annotator", "0", "0"), ("student", "1", "3"),
+        ("student", "0", "0"), ("total", "4", "12"),
     ]  # fmt: skip
-    assert (rows[4]["model"], rows[4]["time"]) == ("training", "1 min 00 s")
+    assert (rows[5]["model"], rows[5]["time"]) == ("training", "1 min 00 s")
     assert sum(entry.calls for entry in store.all(LedgerEntry)) == 12
 
 
@@ -177,7 +177,7 @@ def test_markdown_and_json_hold_the_same_rows(tmp_path: Path) -> None:
         for row in found.rows:
             assert all(cell.replace("|", "\\|") in markdown for cell in row)
     data = json.loads(json.dumps(to_json(shown), allow_nan=False))
-    assert data["tables"]["Lineage"][1]["candidate"] == "beta1" and len(data["tables"]["Ledger"]) == 6
+    assert data["tables"]["Lineage"][1]["candidate"] == "beta1" and len(data["tables"]["Ledger"]) == 7
 
 
 def test_the_page_is_one_file_without_a_network_and_escapes_what_people_wrote(tmp_path: Path) -> None:
