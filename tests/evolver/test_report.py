@@ -87,8 +87,8 @@ def test_s38_the_ledger_counts_each_entry_once_by_role_and_model(tmp_path: Path)
     store.append(ledger("led-4"))
     rows = [cells(table(store, "Ledger"), i) for i in range(7)]
     assert [(r["role"], r["rollouts"], r["calls"]) for r in rows] == [
-        ("author", "1", "3"), ("teacher", "2", "6"), ("judge", "0", "0"), ("annotator", "0", "0"), ("student", "1", "3"),
-        ("student", "0", "0"), ("total", "4", "12"),
+        ("author", "1", "3"), ("teacher", "2", "6"), ("judge", "0", "0"), ("annotator", "0", "0"),
+        ("student", "1", "3"), ("student", "0", "0"), ("total", "4", "12"),
     ]  # fmt: skip
     assert (rows[5]["model"], rows[5]["time"]) == ("training", "1 min 00 s")
     assert sum(entry.calls for entry in store.all(LedgerEntry)) == 12
