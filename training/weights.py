@@ -86,8 +86,8 @@ def logit_shift(base: Path, out: Path, recipe: Recipe, ids: Sequence[int]) -> fl
     shift = float((_logits(out, recipe, ids) - before).abs().max())
     if shift == 0:
         raise UsageError(
-            f"{out}: the trained weights compute what the base computes, to the last bit; raise learning_rate or use "
-            "more steps, or dtype: float32, mixed or lora (what is smaller than a weight's last bit is lost)"
+            f"{out}: the trained weights compute what the base computes, to the last bit: take more steps or less "
+            "warmup, a higher learning_rate, or dtype float32, mixed or lora (a weight's last bit holds no less)"
         )
     return shift
 

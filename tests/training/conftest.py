@@ -30,7 +30,7 @@ def tiny() -> Path:
 def recipe() -> Recipe:
     return Recipe(
         base="tiny-random-llama", dtype="float32", render=RenderOptions(system="brief"), batch_rows=4, epochs=2,
-        learning_rate=1e-2, window_tokens=1_024, sampling=StudentSampling(max_new_tokens=24), concurrency=4,
+        learning_rate=1e-2, warmup=0.0, window_tokens=1_024, sampling=StudentSampling(max_new_tokens=24), concurrency=4,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_t01_tokens_outside_the_loss_are_not_learned(
             labels = torch.tensor(row.labels)[1:]
             total += torch.nn.functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-100).item()
             count += int((labels != -100).sum())
-    trained = fit(rows[:4], recipe, tiny, tmp_path / "a", epochs=1, warmup=0.0)
+    trained = fit(rows[:4], recipe, tiny, tmp_path / "a", epochs=1)
     assert trained.loss_first == pytest.approx(total / count, abs=2e-3)
 
 
@@ -77,7 +77,7 @@ def test_t21_micro_batches_and_packs_change_nothing(
 ) -> None:
     """Rows of unequal length and unequal loss: one batch, four alone, or two packs are one and the same step."""
     uneven = [dataclasses.replace(rows[0], loss=(False,) * (len(rows[0].loss) - 1) + (True,)), *rows[1:4]]
-    once = {"epochs": 1, "learning_rate": 1e-3, "warmup": 0.0}
+    once = {"epochs": 1, "learning_rate": 1e-3}
     fit(uneven, recipe, tiny, tmp_path / "one", **once)
     fit(uneven, recipe, tiny, tmp_path / "four", accumulate=4, **once)
     size = max(len(row.ids) for row in uneven[:2]) + max(len(row.ids) for row in uneven[2:])
@@ -101,10 +101,10 @@ def test_mixed_precision_and_checkpointing_compute_nearly_the_same(
     rows: list[Row], recipe: Recipe, tiny: Path, tmp_path: Path
 ) -> None:
     """What a GPU server sets, on a CPU: float32 weights, bfloat16 products, activations that are computed again."""
-    plain = fit(rows, recipe, tiny, tmp_path / "plain", epochs=1, warmup=0.0)
-    again = fit(rows, recipe, tiny, tmp_path / "again", epochs=1, warmup=0.0, checkpointing=True)
+    plain = fit(rows, recipe, tiny, tmp_path / "plain", epochs=1)
+    again = fit(rows, recipe, tiny, tmp_path / "again", epochs=1, checkpointing=True)
     assert again.loss_last == pytest.approx(plain.loss_last, abs=1e-5)
-    mixed = fit(rows, recipe, tiny, tmp_path / "mixed", epochs=1, warmup=0.0, mixed=True, checkpointing=True)
+    mixed = fit(rows, recipe, tiny, tmp_path / "mixed", epochs=1, mixed=True, checkpointing=True)
     assert mixed.loss_last == pytest.approx(plain.loss_last, abs=0.05)
     assert not same(tmp_path / "mixed", tmp_path / "plain") and same(tmp_path / "mixed", tmp_path / "plain", atol=0.03)
 

@@ -26,10 +26,16 @@ def write(name: str, made: Sequence[Conversation], out: Path, image_path: ImageP
 
 
 def write_tokens(rows: Sequence[Row], out: Path) -> list[Path]:
-    """Pre-tokenised rows (`input_ids`, `labels` with -100 outside the loss), for TRL, axolotl or one's own loop."""
+    """Pre-tokenised rows (`input_ids`, `labels` with -100 outside the loss), for TRL, axolotl or one's own loop.
+
+    Rows of a base that sees have the ids of their pictures, in order, as `frames`.
+    """
     out.mkdir(parents=True, exist_ok=True)
+    seen = any(row.frames for row in rows)
     records: list[dict[str, JsonValue]] = [
-        {"input_ids": list(row.ids), "labels": list(row.labels), "rollout_id": row.rollout_id} for row in rows
+        {"input_ids": list(row.ids), "labels": list(row.labels), "rollout_id": row.rollout_id}
+        | ({"frames": list(row.frames)} if seen else {})
+        for row in rows
     ]
     return [_parquet(records, out / "tokens.parquet")]
 
