@@ -13,6 +13,7 @@ from evolver.looks import LookConfig
 from evolver.store import Store
 from evolver.students import Measure, Order, measure_gaps, measures
 from tests.evolver.cards import a_task
+from tests.evolver.test_cli import ROOT, called
 from tests.evolver.test_gap import played, student_of
 from tests.evolver.test_loop import Coin, Students, coin_lab, shell_helps
 
@@ -102,3 +103,20 @@ async def test_more_crossed_tasks_than_there_are_is_refused(tmp_path: Path) -> N
     lab = coin_lab(tmp_path / "run", config(crossed={"tasks": 9}), Coin(shell_helps))
     with pytest.raises(UsageError, match=r"gap\.crossed wants 9 test tasks, there are 8"):
         await measure_gaps(lab, [("a", "b")], TASKS, Students(lab))
+
+
+def test_a_dry_run_says_what_the_experiment_takes_and_begins_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, out = ROOT / "docs" / "experiments" / "gap.toml", tmp_path / "run"
+    code, said, err = called(capsys, "gap", "run", str(config), "--out", str(out), "--dry-run")
+    if code == 3:
+        pytest.skip(err.strip())
+    assert code == 0 and "What the first look takes" in said and "What all looks take" in said
+    assert not out.exists()
+
+
+def test_an_experiment_without_pairs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.toml").write_text("seed = 1")
+    code, _, err = called(capsys, "gap", "run", str(tmp_path / "c.toml"), "--out", str(tmp_path / "run"))
+    assert code == 2 and "nothing to measure" in err and not (tmp_path / "run").exists()
