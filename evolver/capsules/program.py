@@ -18,7 +18,7 @@ DISTRIBUTION = "harness-evolver"
 PACKAGES = ("harnesses", "devset", "evolver")
 STUDENTS = "training"  # plays, where the teacher is a student
 CHECKS = "devset/checks"
-DATA = ("devset/tasks/", "harnesses/seeds/")  # pinned where they are used, as tasks and harnesses
+APART = (f"{CHECKS}/", "devset/tasks/", "harnesses/seeds/")  # pinned where they are used: with tasks and harnesses
 
 
 @cache
@@ -34,9 +34,9 @@ def program_pin(student: bool = False) -> ProgramPin:
 
 
 def source_digests(root: Path, packages: Iterable[str]) -> Digests:
-    """Path relative to `root` → sha256 of every file of these packages, without data and what Python compiled."""
+    """Path relative to `root` → sha256 of every file of these packages that is not pinned elsewhere."""
     found = folder_digests(root, packages)
-    return {name: digest for name, digest in found.items() if not name.startswith(DATA)}
+    return {name: digest for name, digest in found.items() if not name.startswith(APART)}
 
 
 def folder_digests(root: Path, folders: Iterable[str]) -> Digests:

@@ -172,7 +172,7 @@ def verify(
     else:
         _print(found)
     if found:
-        say(f"{len(found)} drifts")
+        say(f"{len(found)} drift{'' if len(found) == 1 else 's'}")
         raise typer.Exit(1)
     if image and unlooked:
         raise NotReady(f"all but its image is as it was frozen; that can't be looked at: {unlooked}")

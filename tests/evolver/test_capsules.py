@@ -274,7 +274,7 @@ def test_capsule_verify_exits_with_1_and_names_what_drifted(copy: Path, capsys: 
     assert (code, out) == (0, "") and "is as it was frozen; its image was not looked at" in err
     edited(copy / "prices.json", '"output": 2.0', '"output": 2.5')
     code, out, err = called(capsys, *words)
-    assert (code, out) == (1, "prices.gpt-x.output: 2.0 → 2.5\n") and "1 drifts" in err
+    assert (code, out) == (1, "prices.gpt-x.output: 2.0 → 2.5\n") and err == "1 drift\n"
     code, out, _ = called(capsys, *words, "--json")
     told = json.loads(out)
     assert code == 1 and told["drifts"] == [{"field": "prices.gpt-x.output", "pinned": 2.0, "found": 2.5}]
