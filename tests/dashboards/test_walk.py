@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import json
@@ -39,6 +38,7 @@ PAGES = {
     "propose": "What should be tried next",
     "freeze": "What should a generation round be played with",
 }
+LOADING = "document.querySelector('[data-testid=stSkeleton]')"
 BROKEN = "document.querySelector('[data-testid=stException], [data-testid=stAlertContentError]')"
 # Words in the colour that they have, on the nearest ground that is painted; faint ones only because they can't be used.
 PALE = """
@@ -74,6 +74,14 @@ async def goto(tab: Tab, url: str, words: str) -> None:
     await tab.call("Page.navigate", url=url)
     await tab.until(f"{says(words)} && {AT_REST}")
     assert not await tab.value(f"{BROKEN}?.innerText"), url
+
+
+async def follow(tab: Tab, page: str, words: str) -> None:
+    """A page by its link in the navigation, with its charts drawn."""
+    links = "[...document.querySelectorAll('[data-testid=stTopNavLink]')]"
+    await tab.value(f"{links}.find(a => new URL(a.href).pathname === '/{page}').click()")
+    await tab.until(f"{says(words)} && {AT_REST} && !{LOADING}")
+    assert not await tab.value(f"{BROKEN}?.innerText"), page
 
 
 async def typed(tab: Tab, label: str, text: str, key: str = "Tab") -> None:
@@ -114,9 +122,9 @@ async def every_page_can_be_read_in_both_themes(tab: Tab, url: str) -> None:
         await tab.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=1080, deviceScaleFactor=1, mobile=False
         )
+        await goto(tab, url, PAGES[""])
         for page, words in PAGES.items():
-            await goto(tab, f"{url}/{page}", words)
-            await asyncio.sleep(0.3)
+            await follow(tab, page, words)
             for text, ground, opacity, said in json.loads(str(await tab.value(PALE))):
                 ink, paper = blended(text, ground, opacity)
                 assert contrast(ink, paper) >= 4.5, f"{page or 'overview'}, {scheme}: {said!r} {ink} on {paper}"
@@ -189,7 +197,7 @@ def linked_zip(path: Path) -> Path:
 
 async def a_promoted_harness_is_frozen_by_a_process_of_its_own(tab: Tab, url: str, run: Path) -> None:
     await goto(tab, f"{url}/freeze", PAGES["freeze"])
-    short = str(await tab.value("document.body.innerText.match(/type (\\w{8}) to confirm/)[1]"))
+    short = str(await tab.until("document.body.innerText.match(/type (\\w{8}) to confirm/)?.[1]"))
     await typed(tab, "name of the capsule", "from-the-page")
     await tab.until(says(f"the confirmation is not {short}"))
     await typed(tab, f"type {short} to confirm", short)
