@@ -24,9 +24,9 @@ from evolver.rounds.drift import Chart, Settings
 from evolver.rounds.settling import Came
 
 Name = Probe | Literal["more_success", "less_success", "infra", "tokens"]
-PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 100), "environment": (0.02, 0), "judge": (0.05, 100)}
+PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 200), "environment": (0.02, 0), "judge": (0.05, 200)}
 INFRA_EXPECTED, LONG = 0.02, 0.9  # LONG: the share of the first units that take no more tokens than what "long" means
-LOOKS_A_PROBE, CALLS_A_UNIT = 40, 20  # at most, for a bound on how often a chart is looked at
+FIRST_LOOKS, CALLS_A_UNIT = 20, 20  # at most, for a bound on how often a chart is looked at
 KEY = "watch"
 
 
@@ -88,12 +88,13 @@ class Watch:
 
     def probed(self, findings: Sequence[Finding], committed: int) -> None:
         self._book.look([(f.probe, f.name, f.off, f.detail) for f in findings])
-        for one in findings:
-            what = f"{one.name}: {one.detail}" if one.detail else one.name
-            if one.at_once and one.off:
-                good = self.known.charts[one.probe].good if one.probe in self.known.charts else 0
-                self._raise(one.probe, what, good)
-            self._look(one.probe, 1, int(one.off), committed, what)
+        for probe in dict.fromkeys(one.probe for one in findings):
+            found = [one for one in findings if one.probe == probe]
+            off = [one for one in found if one.off]
+            if sure := [one for one in off if one.at_once]:
+                good = self.known.charts[probe].good if probe in self.known.charts else 0
+                self._raise(probe, _what(sure[0]), good)
+            self._look(probe, len(found), len(off), committed, _what(off[-1]) if off else "")
         if findings and not self.known.charts[findings[0].probe].ready:
             self.again(findings[0].probe)  # what is to be expected must be known before it can be missed
         self.save()
@@ -148,7 +149,7 @@ class Watch:
         level = self._schedule.level
         for probe, (expected, burn_in) in PROBES.items():
             if probe == name:
-                looks = LOOKS_A_PROBE * (2 + CALLS_A_UNIT * self._units // max(1, self._schedule.every.get(probe, 1)))
+                looks = FIRST_LOOKS + CALLS_A_UNIT * self._units // max(1, self._schedule.every.get(probe, 1))
                 return Settings(expected=expected, looks=looks, burn_in=burn_in, level=level)
         expected = INFRA_EXPECTED if name == "infra" else 1 - LONG if name == "tokens" else 0.0
         burn_in = self._schedule.burn_in
@@ -162,3 +163,7 @@ class Watch:
     def _learn(self, **update: object) -> None:
         self.known = self.known.model_copy(update=update)
         self._dirty = True
+
+
+def _what(finding: Finding) -> str:
+    return f"{finding.name}: {finding.detail}" if finding.detail else finding.name

@@ -79,9 +79,9 @@ def after(start: int, **changed: float) -> Share:
     [
         ({"endpoint": 0.5}, "endpoint", 1_000),  # a swapped model answers half of the fixed requests otherwise
         ({"image": 1.0}, "environment", 1_000),  # a stale image
-        ({"environment": 0.43}, "environment", 2_000),  # machines on which no known solution works any more
+        ({"environment": 0.43}, "environment", 3_500),  # machines on which no known solution works any more
         ({"judge": 0.5}, "judge", 1_000),  # a lenient judge passes what it failed before
-        ({"fails": 0.65}, "less_success", 5_000),  # the swapped model, seen from the units alone
+        ({"fails": 0.65}, "less_success", 7_500),  # the swapped model, seen from the units alone
         ({"fails": 0.15}, "more_success", 5_000),  # the lenient judge, likewise
         ({"infra": 0.15}, "infra", 5_000),
         ({"long": 0.5}, "tokens", 5_000),
