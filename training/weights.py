@@ -87,7 +87,7 @@ def logit_shift(base: Path, out: Path, recipe: Recipe, ids: Sequence[int]) -> fl
     if shift == 0:
         raise UsageError(
             f"{out}: the trained weights compute what the base computes, to the last bit: take more steps or less "
-            "warmup, a higher learning_rate, or dtype float32, mixed or lora (a weight's last bit holds no less)"
+            "warmup, a higher learning_rate, or dtype float32, mixed or lora (bfloat16 weights round small steps away)"
         )
     return shift
 
