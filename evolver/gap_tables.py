@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolver.crossed import holm
-from evolver.learnable import Learned, Prediction, learned, predictions
+from evolver.learnable import FEWEST_ARMS, Learned, Prediction, learned, predictions
 from evolver.phrasing import UNKNOWN, percent, pp, ratio
 from evolver.records import Crossing, Effect, Equal, Gap
 from evolver.store import Store
@@ -182,6 +182,7 @@ def _figure(value: float | None) -> str:
 
 
 def _prediction(one: Prediction) -> tuple[str, ...]:
-    rho = "too few" if one.rho is None else f"{one.rho:+.2f}"
+    unranked = f"none: fewer than {FEWEST_ARMS} harnesses" if one.n < FEWEST_ARMS else "none: all alike"
+    rho = unranked if one.rho is None else f"{one.rho:+.2f}"
     p = UNKNOWN if one.p is None else f"{one.p:.2f}"
     return NAMES[one.figure], str(one.n), rho, p, f"{one.right} of {one.pairs}"
