@@ -9,8 +9,9 @@ from pathlib import Path
 
 from devset.splits import load_split
 from devset.task import checker_hash
-from evolver.capsules import Contents, image_of, write_capsule
+from evolver.capsules import Contents, write_capsule
 from evolver.capsules.folder import RELEASE, document, round_settings
+from evolver.capsules.machine import images_of
 from evolver.config import ModelSpec, Price, RunConfig
 from evolver.intervals import wilson
 from evolver.records import Release
@@ -23,16 +24,14 @@ NOTHING = StatedInterval(point=1.0, low=0.3, high=1.0, n=2, method="made up")
 FAKE_IMAGE = ImagePin(digest="sha256:fake", deb={}, pip={}, graders={})
 
 
-def made_capsule(
-    path: Path, seed: str = "beta1", backend: str = "docker", teacher: ModelSpec | None = None
-) -> Path:
+def made_capsule(path: Path, seed: str = "beta1", backend: str = "docker", teacher: ModelSpec | None = None) -> Path:
     """Writes the capsule `path`; asks a sandbox of the back end what is installed in it."""
     harness = read_tree(seed_path(seed))
 
-    async def asked() -> ImagePin:
+    async def asked() -> tuple[ImagePin, ImagePin]:
         sandboxes = open_backend(backend, spares=0)  # type: ignore[arg-type]
         try:
-            return await image_of(harness.environment, sandboxes)
+            return await images_of(harness.environment, sandboxes)
         finally:
             await sandboxes.aclose()
 
@@ -40,7 +39,11 @@ def made_capsule(
 
 
 def write_made_capsule(
-    path: Path, seed: str, backend: str, image: ImagePin = FAKE_IMAGE, teacher: ModelSpec | None = None
+    path: Path,
+    seed: str,
+    backend: str,
+    images: tuple[ImagePin, ImagePin] = (FAKE_IMAGE, FAKE_IMAGE),
+    teacher: ModelSpec | None = None,
 ) -> Path:
     harness, tasks = read_tree(seed_path(seed)), load_split("select", 2)
     models = {} if teacher is None else {"teacher": teacher}
@@ -66,7 +69,8 @@ def write_made_capsule(
         tasks=tasks,
         prices=PriceList(prices_on="2026-01-01", prices=prices),
         evidence=evidence,
-        image=image,
+        image=images[0],
+        grading=images[1],
         files={},
     )
     capsule = write_capsule(contents, path)

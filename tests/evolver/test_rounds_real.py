@@ -18,15 +18,17 @@ from tests.evolver.test_cli import called
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_a_round_plays_real_tasks_resumes_and_refuses_another_capsule(tmp_path: Path) -> None:
+def test_a_round_plays_real_tasks_resumes_and_refuses_another_capsule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsule, out = made_capsule(tmp_path / "best"), tmp_path / "round"
     words = ("generate", str(capsule), "--tasks", "train", "--n", "4", "--out", str(out), "--set", "shard_units=2")
-    capped = called(*words, "--set", "cost_usd=0.0001")
-    assert capped.returncode == 4 and "cost_usd" in capped.stderr
-    done = called(*words)
-    assert done.returncode == 0, done.stderr
+    code, _, said = called(capsys, *words, "--set", "cost_usd=0.0001")
+    assert code == 4 and "cost_usd" in said
+    code, shown, said = called(capsys, *words)
+    assert code == 0, said
     closed = check_round(out)
-    assert closed is not None and closed.rows == 4 and f"root {closed.root}" in done.stdout
+    assert closed is not None and closed.rows == 4 and f"root {closed.root}" in shown
     view = read_round(out)
     assert view.state == "complete" and view.looks and view.spent_usd > 0
     kept = list(trajectories(out))
@@ -34,11 +36,11 @@ def test_a_round_plays_real_tasks_resumes_and_refuses_another_capsule(tmp_path: 
     for one in kept:
         tokens = one.rollout.turns[0].completion.usage
         assert (tokens.input_tokens or 0) * PRICE.input > 0 and one.scorecard.success is True
-    assert called(*words).returncode == 0 and Manifest.of(out).closed == closed
+    assert called(capsys, *words)[0] == 0 and Manifest.of(out).closed == closed
     other = Path(shutil.copytree(capsule, tmp_path / "other"))
     (other / "prices.json").write_text((other / "prices.json").read_text().replace("2.0", "3.0"))
-    refused = called("generate", str(other), *words[2:])
-    assert refused.returncode == 2 and "prices.demonstrator.output: 2.0 → 3.0" in refused.stderr
+    code, _, said = called(capsys, "generate", str(other), *words[2:])
+    assert code == 2 and "prices.demonstrator.output: 2.0 → 3.0" in said
 
 
 @pytest.mark.docker
