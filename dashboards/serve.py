@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import threading
 
-import pandas  # noqa: F401  (Streamlit imports it at its first table)
-import pyarrow  # noqa: F401
 from streamlit.web import cli
 
 from dashboards import frame, views
 from dashboards.queries import find_runs, open_run
 from evolver.errors import UsageError
 from evolver.figures.lineage import incumbent_path
+
+LATE = ("pandas", "pyarrow")  # what Streamlit imports at its first table
 
 
 def warm() -> None:
@@ -29,6 +30,8 @@ def warm() -> None:
 
 
 def main() -> None:
+    for name in LATE:
+        importlib.import_module(name)
     threading.Thread(target=warm, name="warm", daemon=True).start()
     cli.main(prog_name="streamlit")
 

@@ -1,4 +1,5 @@
-"""How a verdict, a channel and a harness look wherever they are shown: colour, shape and word, so that no meaning is carried by colour alone.
+"""How a verdict, a channel and a harness look wherever they are shown: colour, shape and word, so that no meaning is
+carried by colour alone.
 
 Four hues with a contrast of at least 3 on white and on a dark page (Okabe and Ito's blue, vermillion, green, purple)
 and one grey.
