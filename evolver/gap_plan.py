@@ -32,8 +32,8 @@ class Rates:
     one rollout for an epoch. As measured on two cores with sandboxes of the local back end (docs/gap.md)."""
 
     teacher_s: float = 1.3
-    student_s: float = 2.0
-    train_s: float = 0.55
+    student_s: float = 2.5
+    train_s: float = 0.4
 
 
 @dataclass(frozen=True)
