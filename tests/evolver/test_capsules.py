@@ -13,7 +13,7 @@ import pytest
 from evolver.capsules import Drifted, image_of, open_capsule, read_lock, verify, verify_machine, write_capsule
 from evolver.capsules.contents import Contents
 from evolver.capsules.folder import config_of, document, read_part, round_settings
-from evolver.config import DemonstratorSpec, OpenAISpec
+from evolver.config import DemonstratorSpec, JudgeConfig, ModelSpec, OpenAISpec, StudentSpec
 from evolver.errors import NotReady, UsageError
 from evolver.freeze import Wanted, freeze
 from evolver.sandboxes import open_backend
@@ -217,10 +217,10 @@ def test_one_that_was_never_released_is_refused(copy: Path) -> None:
     assert open_capsule(copy, released=False).id == read_lock(copy).id
 
 
-def contents_of(frozen: Path, teacher: OpenAISpec | DemonstratorSpec) -> Contents:
-    """Those of a released capsule, under another teacher."""
-    opened = open_capsule(frozen)
-    prices, other = read_part(frozen / "prices.json", PriceList), config(teacher=teacher, allow_unpriced=True)
+def contents_of(frozen: Path, teacher: ModelSpec, judge: JudgeConfig | None = None) -> Contents:
+    """Those of a released capsule, under another teacher or judge."""
+    opened, prices = open_capsule(frozen), read_part(frozen / "prices.json", PriceList)
+    other = config(teacher=teacher, judge=judge, allow_unpriced=True)
     settings = round_settings(other, "local")
     return Contents(
         harness=opened.harness,
@@ -251,6 +251,25 @@ def test_a_key_is_pinned_by_the_name_of_its_variable(
     written = b"".join(path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file())
     assert b"sk-very-secret" not in written and capsule.teacher.model.key_name == "A_KEY"
     assert capsule.teacher.model.endpoint == "https://a.example/v1"
+
+
+def test_a_changed_weight_of_a_student_is_named(frozen: Path, tmp_path: Path) -> None:
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student/model.bin").write_bytes(b"weights")
+    spec = StudentSpec(kind="student", checkpoint=str(tmp_path / "student"))
+    capsule = write_capsule(contents_of(frozen, spec), tmp_path / "c")
+    assert any(name.startswith("training/") for name in capsule.program.source)
+    (tmp_path / "student/model.bin").write_bytes(b"Weights")
+    assert fields(verify(tmp_path / "c")) == ["teacher.model.weights.model.bin"]
+
+
+def test_another_judge_and_another_prompt_of_it_are_named(frozen: Path, tmp_path: Path) -> None:
+    judge = JudgeConfig(model=OpenAISpec(kind="openai", model="gpt-j", retry_for_s=3))
+    capsule = write_capsule(contents_of(frozen, DemonstratorSpec(), judge), tmp_path / "c")
+    assert capsule.judge is not None and open_capsule(tmp_path / "c", released=False).config.judge == judge
+    edited(tmp_path / "c/capsule.json", capsule.judge.prompt_sha256, "0" * 64)
+    edited(tmp_path / "c/config.toml", "max_bias = 0.1", "max_bias = 0.2")
+    assert fields(verify(tmp_path / "c")) == ["judge.prompt_sha256", "judge.settings.max_bias"]
 
 
 def test_a_stopped_writing_leaves_nothing_that_looks_like_a_capsule(frozen: Path, tmp_path: Path) -> None:
