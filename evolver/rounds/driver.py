@@ -77,9 +77,12 @@ class Driver:
         cap leaves no room for another unit, NotReady when no worker is left."""
         self.recover()
         self._progress(force=True)
-        while self.book.committed() < self.round.manifest.opened.units:
+        while True:
+            played = self.book.committed() == self.round.manifest.opened.units
             if self.watch.alarm is None:
-                self._hand_out()
+                self._hand_out(final=played)
+            if played and not self._out:
+                break
             if not self._out:
                 self._stuck()
             came = await self.crew.next(min(1.0, BEAT_S))
@@ -113,10 +116,11 @@ class Driver:
 
     # --- handing out
 
-    def _hand_out(self) -> None:
+    def _hand_out(self, *, final: bool) -> None:
+        """`final`: no unit is left, and the instruments are looked at a last time."""
         below = self.round.compactor.frontier(self.round.compactor.next)
         while self.crew.free > 0 and len(self._out) < self.breaker.limit(self.window.open):
-            probe = self.watch.due(self.book.cost("kept").calls)
+            probe = self.watch.due(self.book.cost("kept").calls, final=final)
             if probe is not None:
                 self._submit(Lease(self.book.claim_probe(probe, self.rules.probe_nusd), probe=probe))
                 continue
