@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,3 +43,5 @@ def _view(path: Path, stamp: Stamp) -> RoundView | str:
         return read_round(path)
     except UsageError as error:
         return str(error)
+    except (sqlite3.Error, ValueError) as error:  # a book of another version, or one that is damaged
+        return f"its book can't be read by this program ({error}): use the program that made it"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,19 @@ def test_without_a_round_the_command_is_shown_and_a_damaged_one_is_named(
     app = Reader(runs, monkeypatch).open("rounds")
     assert len(app.error) == 1 and "first" in app.error[0].value
     assert "evolver generate CAPSULE" in app.code[0].value
+
+
+def test_a_round_of_another_version_is_named_and_the_others_are_shown(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path(shutil.copytree(runs / "rounds" / "first", runs / "rounds" / "older"))
+    for file in other.glob(f"{BOOK}*"):
+        file.unlink()
+    with closing(sqlite3.connect(other / BOOK)) as book, book:
+        book.execute("create table something_else (a)")
+    app = Reader(runs, monkeypatch).open("rounds")
+    assert "older" in app.error[0].value and "use the program that made it" in app.error[0].value
+    assert "accepted 30" in said(app)
 
 
 def test_a_page_reads_a_round_again_only_when_it_has_gone_on(runs: Path) -> None:
