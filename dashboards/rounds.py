@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from functools import lru_cache
 from pathlib import Path
 
 from dashboards.logs import Stamp
 from evolver.errors import UsageError
-from evolver.rounds.view import RoundView, read_round
+from evolver.rounds.view import STALE_S, RoundView, read_round
 
 MANIFEST = "manifest.jsonl"
 PLACES = ("", "*/", "*/*/", "rounds/*/", "*/rounds/*/")
@@ -28,9 +29,9 @@ def stamp_of(path: Path) -> Stamp:
     return tuple((name, status.st_mtime_ns, status.st_size) for name, status in seen if status.st_size)
 
 
-def view_of(path: Path) -> RoundView | str:
-    """How a round stands, or why that can't be said."""
-    return _view(path, stamp_of(path))
+def view_of(path: Path, now: float | None = None) -> RoundView | str:
+    """How a round stands, or why that can't be said. One that is silent is looked at again: its driver may be gone."""
+    return _view(path, stamp_of(path), int((time.time() if now is None else now) / STALE_S))
 
 
 def _changed(path: Path) -> int:
@@ -38,7 +39,7 @@ def _changed(path: Path) -> int:
 
 
 @lru_cache(maxsize=32)
-def _view(path: Path, stamp: Stamp) -> RoundView | str:
+def _view(path: Path, stamp: Stamp, moment: int) -> RoundView | str:
     try:
         return read_round(path)
     except UsageError as error:

@@ -88,7 +88,7 @@ def _progress(asked: str) -> None:
         st.error(view)
         return
     heard = f"heard of {words.moment(view.heard_at, frame.zone())}" if view.heard_at is not None else "not heard of"
-    left = f" · about {view.left_s / 60:,.0f} min left" if view.left_s is not None and view.done < view.planned else ""
+    left = f" · about {_lasting(view.left_s)} left" if view.left_s is not None and view.done < view.planned else ""
     way = f" · {view.under_way:,} under way" if view.under_way else ""
     line = f"{STATES[view.state]} · {view.done:,} of {view.planned:,} units{way}{left} · {heard}"
     st.progress(min(1.0, view.done / view.planned) if view.planned else 0.0, text=line)
@@ -98,6 +98,10 @@ def _progress(asked: str) -> None:
         st.warning(f"Paused: {view.why}. It goes on by itself when answers come again.")
     elif view.state == "stopped":
         st.info("Nothing drives it now: the command that started it goes on where it was.")
+
+
+def _lasting(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
 def _told(view: RoundView) -> None:

@@ -70,7 +70,8 @@ def test_a_round_of_another_version_is_named_and_the_others_are_shown(
 
 def test_a_page_reads_a_round_again_only_when_it_has_gone_on(runs: Path) -> None:
     first = runs / "rounds" / "first"
-    before = view_of(first)
-    assert view_of(first) is before
+    before = view_of(first, now=1_000.0)
+    assert view_of(first, now=1_000.0) is before
+    assert view_of(first, now=1_100.0) is not before, "a driver that died writes nothing"
     (first / BOOK).touch()
-    assert view_of(first) is not before
+    assert view_of(first, now=1_000.0) is not before
