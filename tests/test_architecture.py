@@ -158,7 +158,7 @@ def test_the_project_speaks_of_itself_alone() -> None:
     words = re.compile("|".join([*map(re.escape, sorted(hosts | paths)), *told]), re.IGNORECASE)
     said = []
     for path in tracked():
-        if path.stat().st_size > 1_000_000:
+        if path.stat().st_size > 1_000_000 or b"\0" in path.read_bytes():  # a picture may spell anything
             continue
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if words.search(line) and path != Path(__file__):
