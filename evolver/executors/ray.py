@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -51,7 +53,10 @@ class RayCrew(SlotCrew):
 
     def __init__(self, spec: WorkerSpec, workers: int, address: str | None = None) -> None:
         super().__init__(spec, workers)
+        stop = signal.getsignal(signal.SIGTERM)
         self._ray = _started(workers, address)
+        if stop is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, stop)  # Ray takes it for itself
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(
             Hired
         )
