@@ -126,7 +126,7 @@ def _started(workers: int, address: str | None) -> Any:
     options = {"num_cpus": workers, "num_gpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
     for start in range(STARTS):
         try:
-            engine.init(_node_ip_address=HOST, **options, **quiet)
+            engine.init(address="local", _node_ip_address=HOST, **options, **quiet)  # whatever cluster is known here
             break
         except Exception as error:  # Ray's own; a busy machine is too slow for its half minute
             engine.shutdown()
