@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -125,12 +124,10 @@ async def test_a_home_beyond_the_cap_is_the_harness_s_fault(backend: Sandboxes) 
     assert caught.value.blame == "harness"
 
 
-async def test_a_very_deep_tree_is_frozen_quickly(terminal: Sandbox) -> None:
+async def test_a_very_deep_tree_is_frozen_within_the_freezing_s_own_deadline(terminal: Sandbox) -> None:
     code = "import os\nfor _ in range(1500):\n  os.mkdir('d')\n  os.chdir('d')"
     await terminal.bash(f'python3 -c "{code}"', timeout_s=20)
-    started = time.monotonic()
-    state = await terminal.freeze()
-    assert time.monotonic() - started < 20 and len(state) > 1_000_000
+    assert len(await terminal.freeze()) > 1_000_000
 
 
 async def test_a_home_that_the_agent_shut_is_its_own_failure(terminal: Sandbox) -> None:
