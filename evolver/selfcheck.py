@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from pydantic import JsonValue
+
 from devset.task import Task
 from evolver.audit import SelfCheck
 from evolver.compare import MIN_COVERAGE
@@ -81,8 +83,14 @@ async def self_checks(lab: Lab, root: str, dev: Sequence[Task], oracle: Model | 
 
 
 def flawed(root: Harness) -> Tree:
-    """The root with one call of one turn, and a prompt to stop at once."""
-    return with_changes(root, {"scaffold.max_steps": 1, "scaffold.max_calls_per_turn": 1, "prompt.system": STOP})
+    """The root with one call of one turn and a prompt to stop at once. Where it has a screen, ending is all that
+    is left of its tools: a model that does not heed its prompt may solve a task in one call."""
+    changes: dict[str, JsonValue] = {"scaffold.max_steps": 1, "scaffold.max_calls_per_turn": 1, "prompt.system": STOP}
+    screens = [tool.name for tool in root.tools if tool.kind == "computer_use" and "terminate" in tool.actions]
+    if screens:
+        changes |= {f"tools.{tool.name}": False for tool in root.tools if tool.name != screens[0]}
+        changes[f"tools.{screens[0]}.actions"] = ["terminate"]
+    return with_changes(root, changes)
 
 
 def _chosen(lab: Lab, root: str, dev: Sequence[Task]) -> list[Task]:

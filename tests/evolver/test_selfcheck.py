@@ -17,8 +17,9 @@ from evolver.protocols import Request
 from evolver.race import start_lineage
 from evolver.records import LedgerEntry, Rollout, Score
 from evolver.safeguards import ChecksConfig
-from evolver.selfcheck import STOP, planned, self_checks
+from evolver.selfcheck import STOP, flawed, planned, self_checks
 from evolver.stops import Stop
+from harnesses.tree import SEEDS, harness_from_files, read_tree, seed_path
 from tests.evolver.cards import Coin, ReadsTheReply, coin_lab, split_tasks
 from tests.evolver.test_loop import Crash, CrashAfter, Listener
 
@@ -82,6 +83,13 @@ async def test_e32_results_that_do_not_depend_on_the_harness_stop_the_run(tmp_pa
     with pytest.raises(UsageError, match=r"results do not depend on the harness \([-+0-9.]+ pp on 6 tasks, p = 0"):
         await checked(lab, with_oracles("dev"))
     assert {c.check: c.outcome for c in lab.store.all(SelfCheck)}["planted_flaw"] == "failed"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_e32_the_planted_flaw_leaves_nothing_to_act_with(seed: str) -> None:
+    made = harness_from_files(flawed(read_tree(seed_path(seed))))
+    assert [(tool.kind, tool.actions) for tool in made.tools] == [("computer_use", ("terminate",))]
+    assert made.scaffold.max_steps == 1 and "Stop at once" in made.prompt.system
 
 
 class EvenAttempts(ReadsTheReply):
