@@ -16,7 +16,7 @@ from devset.task import Task
 from evolver.budget import Budget
 from evolver.config import RunConfig
 from evolver.live import watched
-from evolver.protocols import Executor, Grader, Model, Observer, Privileged, Sandboxes
+from evolver.protocols import Executor, Grader, Held, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Scorecard
 from evolver.redact import keys_in
 from evolver.rollout import Interrupted, Job, run_rollout
@@ -298,6 +298,7 @@ async def open_lab(run_dir: Path) -> AsyncIterator[Lab]:
     store = Store.open(run_dir)
     config = store.config
     reap()
+    model = make_model(config.teacher)
     sandboxes = open_backend(config.sandbox.backend, spares=config.sandbox.spares)
     graders: list[Grader] = [ProgramGrader(sandboxes)]
     if config.judge is not None:
@@ -308,10 +309,12 @@ async def open_lab(run_dir: Path) -> AsyncIterator[Lab]:
             library=Library(run_dir / "library"),
             sandboxes=sandboxes,
             graders=graders,
-            model=make_model(config.teacher),
+            model=model,
             executor=LocalExecutor(config.sandbox.workers),
         )
     finally:
+        if isinstance(model, Held):
+            model.close()
         for grader in graders:
             await grader.aclose()
         await sandboxes.aclose()

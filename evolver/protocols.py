@@ -50,6 +50,13 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class Held(Protocol):
+    """What a model that holds more than memory has beside: `close` ends its threads after the replies in progress."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
 class Privileged(Protocol):
     """A model that may see the task and the live screen (the demonstrator): bound anew for each rollout."""
 

@@ -20,7 +20,7 @@ from evolver.capsules import Drift, Drifted, open_capsule, verify_machine
 from evolver.config import OpenAISpec
 from evolver.context import request_for, request_sha256
 from evolver.live import watched
-from evolver.protocols import Finding, Grader, Lease, Planned, Report
+from evolver.protocols import Finding, Grader, Held, Lease, Planned, Report
 from evolver.records import LedgerEntry, Rollout, RolloutKey, Scorecard
 from evolver.redact import keys_in
 from evolver.rollout import Interrupted, Job, run_rollout
@@ -98,6 +98,8 @@ class RolloutWorker:
         return self._report(lease, throttled, ())
 
     async def aclose(self) -> None:
+        if isinstance(self.bench.model, Held):
+            self.bench.model.close()
         for grader in self.bench.graders:
             await grader.aclose()
         await self.bench.sandboxes.aclose()

@@ -12,7 +12,7 @@ import pytest
 from evolver.config import load_config
 from evolver.errors import UsageError
 from evolver.models import make_model
-from evolver.protocols import Request
+from evolver.protocols import Held, Request
 from evolver.records import Message, Text
 from evolver.testing import ModelContract
 from harnesses.harness import Sampling
@@ -122,7 +122,9 @@ async def test_a_student_can_be_the_model_of_a_run_and_is_sampled_as_its_harness
     (tmp_path / "run.toml").write_text('teacher = { kind = "student", checkpoint = "student-x" }')
     config = load_config(tmp_path / "run.toml")
     player = make_model(config.teacher)
-    assert isinstance(player, StudentModel) and player.id == config.teacher_id == "student-x"
+    assert (
+        isinstance(player, StudentModel) and isinstance(player, Held) and player.id == config.teacher_id == "student-x"
+    )
     try:
         cold = [await player.complete(request(seed=seed, temperature=0.0)) for seed in range(2)]
         warm = [await player.complete(request(seed=seed, temperature=2.0)) for seed in range(2)]
