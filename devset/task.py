@@ -6,6 +6,7 @@ import ast
 import functools
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -213,14 +214,15 @@ def task_hash(task: Task) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-def checker_hash(check: str) -> str:
+def checker_hash(check: str, module: Callable[[str], str] | None = None) -> str:
     """The sha256 of a check program and of the modules of `devset.checks` that it imports, themselves or by way of
-    another: a changed library is a changed checker."""
+    another: a changed library is a changed checker. `module` gives the source of one by its name."""
+    source = module or _module
     found, waiting = {"": check}, set(_modules(check))
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = _module(name)
+            found[name] = source(name)
             waiting |= _modules(found[name])
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from devset.task import Task
+from evolver.controls import AlwaysFailModel, NoopModel, home_tar
 from evolver.disk import append_line, records_in
 from evolver.errors import SandboxLost
 from evolver.protocols import Executor, Grader, Model, Privileged, Sandboxes
 from evolver.records import Finite, Record, Rollout, RolloutKey, Score, Scorecard, StopReason
 from evolver.rollout import Job, run_rollout
 from evolver.score import grades, scorecard
-from evolver.testing import AlwaysFailModel, NoopModel, home_tar
 from harnesses.harness import Harness
 
 EMPTY_HOME = home_tar({})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from evolver.executors.local import LocalExecutor
 from evolver.graders.evidence import trajectory_text
 from evolver.lab import Lab
 from evolver.protocols import Model, Request
-from evolver.records import Annotation, Completion, LedgerEntry, Message, Rollout, Scorecard, Text, Turn
+from evolver.records import Annotation, Completion, Message, Rollout, Scorecard, Text, Turn
 from harnesses.harness import Sampling
 
 PROMPT = Path(__file__).with_name("annotate.md")
@@ -157,21 +156,7 @@ def _messages(rollout: Rollout, turn: Turn, instruction: str) -> tuple[Message, 
 
 
 def _charge(lab: Lab, model: Model, reply: Completion, rollout: Rollout, seconds: float) -> None:
-    usage = reply.usage
-    lab.budget.charge(
-        LedgerEntry(
-            id=f"led-annotate-{uuid.uuid4().hex}",
-            role="annotator",
-            model_id=model.id,
-            calls=1,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost_usd=lab.budget.price(model.id, usage.input_tokens, usage.output_tokens),
-            rollout_id=rollout.id,
-            at=time.time(),
-            seconds=seconds,
-        )
-    )
+    lab.budget.charge(lab.budget.call_entry("annotator", model.id, reply.usage, seconds, rollout.id))
 
 
 def _id(signature: str, rollout: Rollout, turn: Turn) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from dataclasses import dataclass, field, replace
 
 from evolver.config import Cap, Caps
 from evolver.errors import BudgetSpent, UsageError
-from evolver.records import LedgerEntry, Role
+from evolver.records import LedgerEntry, Role, Usage
 from evolver.store import Store
 
 FREE = ("demonstrator", "student", "noop")  # model ids that begin so run on this machine and bill nobody
@@ -125,6 +127,24 @@ class Budget:
                 f"a call to {entry.model_id!r} as {entry.role} has no known cost ({why}), so no cap could hold: "
                 f"{mend}, or set allow_unpriced = true, and run it again"
             )
+
+    def call_entry(
+        self, role: Role, model_id: str, usage: Usage | None, seconds: float, rollout_id: str | None = None
+    ) -> LedgerEntry:
+        """The entry of one call outside of a rollout's own; no `usage` = nobody knows what it took."""
+        taken = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
+        return LedgerEntry(
+            id=f"led-{role}-{uuid.uuid4().hex}",
+            role=role,
+            model_id=model_id,
+            calls=1,
+            input_tokens=taken[0],
+            output_tokens=taken[1],
+            cost_usd=self.price(model_id, *taken) if usage is not None else None,
+            rollout_id=rollout_id,
+            at=time.time(),
+            seconds=max(0.0, seconds),
+        )
 
     def price(self, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:
         """Cost in $ of so many tokens, None when unknown. What has no price and runs here costs 0 by declaration."""

@@ -18,6 +18,7 @@ from devset.families import binding_of
 from devset.task import Choice, Criterion, Oracle, Task, TerminalStep
 from evolver.audit import Calibration, Judgement, Kind
 from evolver.channels import union
+from evolver.controls import blank_png, home_tar
 from evolver.errors import UsageError
 from evolver.graders.judge import JudgeGrader, signature_of
 from evolver.judging import calibration, decided_by_judge, final_judgements, judge_fault
@@ -26,7 +27,6 @@ from evolver.models.demonstrator import Demonstrator
 from evolver.records import Image, Observed, Rollout, RolloutKey, Scorecard
 from evolver.rollout import Job
 from evolver.score import success_of
-from evolver.testing import blank_png, home_tar
 from harnesses.harness import Harness
 from harnesses.tree import read_tree, seed_path
 

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from devset.task import Task
 from evolver.audit import SelfCheck
 from evolver.compare import MIN_COVERAGE
+from evolver.controls import NoopModel
 from evolver.errors import NotReady, UsageError
 from evolver.intervals import DIFFERENCE, mean_interval, nothing, pooled_p
 from evolver.lab import Attempt, Lab
@@ -26,7 +27,6 @@ from evolver.protocols import Model, Privileged
 from evolver.race import dev_cards, interleaved
 from evolver.records import Interval, Rollout, Scorecard
 from evolver.safeguards import ChecksConfig
-from evolver.testing import NoopModel
 from harnesses.edit import with_changes
 from harnesses.harness import Harness
 from harnesses.tree import Tree

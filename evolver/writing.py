@@ -204,17 +204,7 @@ async def _asked(desk: Desk, draft: _Draft, limit_s: float) -> Completion:
             completion = await desk.model.complete(request)
     finally:
         usage = None if completion is None else completion.usage
-        entry = LedgerEntry(
-            id=f"led-{draft.id}-{len(desk.store.all(LedgerEntry))}",
-            role="author",
-            model_id=desk.model.id,
-            calls=1,
-            input_tokens=None if usage is None else usage.input_tokens,
-            output_tokens=None if usage is None else usage.output_tokens,
-            cost_usd=None if usage is None else budget.price(desk.model.id, usage.input_tokens, usage.output_tokens),
-            at=time.time(),
-            seconds=max(0.0, time.monotonic() - began),
-        )
+        entry = budget.call_entry("author", desk.model.id, usage, time.monotonic() - began)
         draft.entries.append(entry)
         if completion is None:
             desk.store.append(entry)  # nobody knows what it cost, and that is no reason to stop the others

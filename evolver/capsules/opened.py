@@ -109,7 +109,9 @@ class _Comparison:
             images = self._capsule.machine.image, self._capsule.machine.grading
             teacher = self._readable("teacher", lambda: now.teacher_pin(config.teacher, harness))
             machine = self._readable("machine", lambda: now.machine_pin(config, harness, images))
-            self._parts(teacher=teacher, machine=machine)
+            for name, pin in (("teacher", teacher), ("machine", machine)):
+                if pin is not None:  # else it is said already why it could not be read
+                    self._part(name, pin)
         self._lock_and_sign_off()
         self._files()
         return sorted(self._found, key=lambda drift: drift.field)
@@ -117,11 +119,6 @@ class _Comparison:
     def _part(self, name: str, found: Pin | JsonValue) -> None:
         value = found.model_dump(mode="json") if isinstance(found, Pin) else found
         self._found += drifts(self._pinned[name], value, name)
-
-    def _parts(self, **found: Pin | None) -> None:
-        for name, pin in found.items():
-            if pin is not None:  # else it is said already why it could not be read
-                self._part(name, pin)
 
     def _readable(self, field: str, read: Callable[[], P]) -> P | None:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from evolver.config import JudgeConfig
 from evolver.errors import Blamed, UsageError
 from evolver.graders.evidence import BOUNDS, changes_text, cut, last_image, trajectory_text
 from evolver.protocols import Model, Request
-from evolver.records import Completion, Image, LedgerEntry, Message, Rollout, Score, Text
+from evolver.records import Completion, Image, Message, Rollout, Score, Text
 from evolver.score import score_of
 from evolver.store import Store
 from harnesses.harness import Sampling
@@ -123,21 +122,7 @@ class JudgeGrader:
         return completion
 
     def _charge(self, completion: Completion, rollout: Rollout, seconds: float) -> None:
-        usage = completion.usage
-        self._budget.charge(
-            LedgerEntry(
-                id=f"led-judge-{uuid.uuid4().hex}",
-                role="judge",
-                model_id=self.model_id,
-                calls=1,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cost_usd=self._budget.price(self.model_id, usage.input_tokens, usage.output_tokens),
-                rollout_id=rollout.id,
-                at=time.time(),
-                seconds=seconds,
-            )
-        )
+        self._budget.charge(self._budget.call_entry("judge", self.model_id, completion.usage, seconds, rollout.id))
 
     def _shown(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> Shown:
         image = last_image(rollout) if self._config.sees_screen else None

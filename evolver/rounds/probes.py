@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devset.task import Task
+from evolver.controls import NoopModel
 from evolver.disk import make_folder, replace
 from evolver.errors import Blamed
 from evolver.models.demonstrator import Demonstrator
@@ -21,7 +22,6 @@ from evolver.rounds.bench import RUN, Bench
 from evolver.rounds.meter import Meter
 from evolver.rounds.plan import TaskRef
 from evolver.score import grades, scorecard
-from evolver.testing import NoopModel
 from harnesses.harness import Sampling
 
 REQUESTS = Path(__file__).with_name("endpoint_probes.md")

@@ -10,7 +10,7 @@ What is known is kept in the book: a resumed round goes on with the charts of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -78,13 +78,13 @@ class Watch:
         made from now on. `final`: each that was not made since the last call."""
         for probe, every in self._schedule.every.items():
             if probe not in self.known.asked or calls - self.known.asked[probe] >= (1 if final else every):
-                self._learn(asked={**self.known.asked, probe: calls})
+                self._learn({"asked": {**self.known.asked, probe: calls}})
                 return probe
         return None
 
     def again(self, probe: Probe) -> None:
         """The probe is due again."""
-        self._learn(asked={name: at for name, at in self.known.asked.items() if name != probe})
+        self._learn({"asked": {name: at for name, at in self.known.asked.items() if name != probe}})
 
     def probed(self, findings: Sequence[Finding], committed: int) -> None:
         self._book.look([(f.probe, f.name, f.off, f.detail) for f in findings])
@@ -129,17 +129,17 @@ class Watch:
         if limit is None:
             firsts = (*self.known.firsts, *tokens)
             if len(firsts) < self._schedule.burn_in:
-                self._learn(firsts=firsts)
+                self._learn({"firsts": firsts})
                 return
             limit = sorted(firsts)[int(LONG * (len(firsts) - 1))]
-            self._learn(firsts=(), long_tokens=limit)
+            self._learn({"firsts": (), "long_tokens": limit})
             tokens = firsts
         self._look("tokens", len(tokens), sum(one > limit for one in tokens), committed)
 
     def _look(self, name: Name, seen: int, off: int, committed: int, what: str = "") -> None:
         chart = self.known.charts.get(name) or Chart(settings=self._settings(name))
         chart = chart.looked(seen, off, committed)
-        self._learn(charts={**self.known.charts, name: chart})
+        self._learn({"charts": {**self.known.charts, name: chart}})
         if chart.alarm:
             later = chart.later
             why = f"{later.off} of {later.seen} looks are off, {chart.expected:.0%} were to be expected at most"
@@ -157,10 +157,10 @@ class Watch:
 
     def _raise(self, name: str, why: str, good: int) -> None:
         if self.known.alarm is None:
-            self._learn(alarm=f"{name} has drifted ({why})", good_until=good)
+            self._learn({"alarm": f"{name} has drifted ({why})", "good_until": good})
             self.save()
 
-    def _learn(self, **update: object) -> None:
+    def _learn(self, update: Mapping[str, object]) -> None:
         self.known = self.known.model_copy(update=update)
         self._dirty = True
 

@@ -10,20 +10,15 @@ from evolver.testing.contracts import (
     SandboxContract,
 )
 from evolver.testing.fakes import (
-    AlwaysFailModel,
     FailingModel,
     FakeGrader,
     FakeSandbox,
     FakeSandboxes,
-    NoopModel,
     ScriptedModel,
-    blank_png,
-    home_tar,
     reply,
 )
 
 __all__ = [
-    "AlwaysFailModel",
     "AuthorContract",
     "ExecutorContract",
     "FailingModel",
@@ -33,11 +28,8 @@ __all__ = [
     "GraderContract",
     "MachineContract",
     "ModelContract",
-    "NoopModel",
     "ObserverContract",
     "SandboxContract",
     "ScriptedModel",
-    "blank_png",
-    "home_tar",
     "reply",
 ]

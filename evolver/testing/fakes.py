@@ -1,20 +1,13 @@
-"""Shipped fakes, one per seam, named as such: tests pass them in where the real thing would go.
-
-`NoopModel` and `AlwaysFailModel` are also the real controls of admission and of baselines.
-"""
+"""Shipped fakes, one per seam, named as such: tests pass them in where the real thing would go."""
 
 from __future__ import annotations
 
-import io
-import struct
-import tarfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from devset.task import Criterion, Task
+from evolver.controls import blank_png, home_tar
 from evolver.errors import SandboxLost
-from evolver.offered import offered
 from evolver.protocols import (
     Act,
     Element,
@@ -62,26 +55,6 @@ class ScriptedModel:
         return self._replies[min(len(self.requests), len(self._replies)) - 1]
 
 
-class NoopModel:
-    """Ends at once and claims success: what is left is the untouched state (the always-done control)."""
-
-    id = "noop"
-    declared = "noop (ends at once)"
-
-    async def complete(self, request: Request) -> Completion:
-        return _ending(request, "success")
-
-
-class AlwaysFailModel:
-    """Ends at once and says that the task can't be done (the always-fail control)."""
-
-    id = "always-fail"
-    declared = "always-fail (gives up at once)"
-
-    async def complete(self, request: Request) -> Completion:
-        return _ending(request, "failure")
-
-
 class FailingModel:
     """Raises the given error on every call."""
 
@@ -95,15 +68,6 @@ class FailingModel:
     async def complete(self, request: Request) -> Completion:
         self.calls += 1
         raise self.error
-
-
-def _ending(request: Request, status: Literal["success", "failure"]) -> Completion:
-    tools = offered(request.tools)
-    text = "Nothing to do." if status == "success" else "This can't be done."
-    if not (tools.gui and tools.can_terminate):
-        return reply(text)
-    reason = {} if status == "success" else {"reason": "gives up at once"}
-    return reply(text, (tools.gui, {"action": "terminate", "status": status, **reason}))
 
 
 # --- sandbox -----------------------------------------------------------------------------------------------------
@@ -223,28 +187,6 @@ class FakeSandboxes:
     async def aclose(self) -> None:
         for sandbox in self.opened:
             await sandbox.close()
-
-
-def home_tar(files: Mapping[str, bytes]) -> bytes:
-    """A frozen home: the files (path relative to the home → bytes) as a tar."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for path, data in sorted(files.items()):
-            entry = tarfile.TarInfo(path)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    return packed.getvalue()
-
-
-def blank_png(width: int, height: int) -> bytes:
-    """A black greyscale PNG of that size, a few hundred bytes long."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    rows = zlib.compress(bytes((1 + (width + 7) // 8) * height), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 class FakeGrader:

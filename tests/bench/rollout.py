@@ -32,13 +32,14 @@ from pydantic import JsonValue
 from devset.task import Criterion, Rubric, Task
 from evolver.config import OpenAISpec, RunConfig
 from evolver.context import request_for
+from evolver.controls import home_tar
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Attempt, Lab
 from evolver.models.openai import OpenAIModel
 from evolver.protocols import Model, Ran, Request
 from evolver.records import Completion, LedgerEntry, Observed, Rollout, Scorecard
 from evolver.store import Store
-from evolver.testing import FakeGrader, FakeSandbox, FakeSandboxes, home_tar, reply
+from evolver.testing import FakeGrader, FakeSandbox, FakeSandboxes, reply
 from harnesses.edit import with_changes
 from harnesses.harness import Harness
 from harnesses.library import Library

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from evolver.controls import home_tar
 from evolver.graders.program import ProgramGrader
 from evolver.protocols import Grader, Sandboxes
 from evolver.sandboxes import open_backend
-from evolver.testing import FakeGrader, GraderContract, home_tar
+from evolver.testing import FakeGrader, GraderContract
 from evolver.testing.contracts import Case
 from tests.evolver.graded_task import LINES, rollout, task
 

@@ -8,12 +8,13 @@ import pytest
 
 from evolver.config import OpenAISpec
 from evolver.context import request_sha256
+from evolver.controls import AlwaysFailModel, NoopModel
 from evolver.models.demonstrator import Demonstrator
 from evolver.models.openai import OpenAIModel
 from evolver.models.replay import ReplayModel
 from evolver.protocols import Model, Request
 from evolver.records import Message, Text, Turn
-from evolver.testing import AlwaysFailModel, FakeSandbox, ModelContract, NoopModel, ScriptedModel, reply
+from evolver.testing import FakeSandbox, ModelContract, ScriptedModel, reply
 from evolver.tools import tool_specs
 from harnesses.harness import Sampling
 from harnesses.tree import read_tree, seed_path

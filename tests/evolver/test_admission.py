@@ -11,12 +11,13 @@ import pytest
 from devset.task import Choice, Criterion, GuiStep, GuiTarget, Oracle, Rubric, Task, TerminalStep, task_hash
 from evolver.admission import Admission, Bench, Controls, admit, read_admissions
 from evolver.commands.admission import table
+from evolver.controls import home_tar
 from evolver.errors import SandboxLost
 from evolver.executors.local import LocalExecutor
 from evolver.models.demonstrator import Demonstrator
 from evolver.protocols import Act, Element, Ran
 from evolver.records import Rollout, Score
-from evolver.testing import FakeSandbox, FakeSandboxes, home_tar
+from evolver.testing import FakeSandbox, FakeSandboxes
 from harnesses.tree import read_tree, seed_path
 from tests.evolver.graded_task import task
 

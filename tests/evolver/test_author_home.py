@@ -11,7 +11,7 @@ import pytest
 from evolver.authors.claims import Known, read_manifest
 from evolver.authors.gate import Refused
 from evolver.authors.home import Home, read_home
-from evolver.testing import home_tar
+from evolver.controls import home_tar
 from harnesses.tree import MAX_BYTES, MAX_FILES, HarnessError, harness_from_files
 
 KNOWN = Known(frozenset({"a.task-1000", "b.task-1000"}), frozenset({"calc", "files"}))

@@ -13,6 +13,7 @@ from evolver.authors.make import make_authors
 from evolver.authors.space import KNOBS, as_changes, knobs_of, value_of
 from evolver.authors.structured import ASKS, Structured, standings, step_of
 from evolver.config import HumanAuthor, RandomAuthor, RunConfig, StructuredAuthor
+from evolver.controls import NoopModel
 from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
@@ -21,7 +22,7 @@ from evolver.population import Population
 from evolver.protocols import Author, Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
 from evolver.store import Store
-from evolver.testing import FakeSandboxes, NoopModel
+from evolver.testing import FakeSandboxes
 from harnesses.diff import diff
 from harnesses.edit import with_changes
 from harnesses.library import Library

@@ -16,6 +16,7 @@ from evolver.audit import Calibration, Judgement
 from evolver.authors.human import enter
 from evolver.calibrate import calibrate, controls, mutants_of, require_fit
 from evolver.config import HumanAuthor, RunConfig
+from evolver.controls import NoopModel
 from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.graders.judge import JudgeGrader, signature_of
@@ -26,7 +27,7 @@ from evolver.models.demonstrator import Demonstrator
 from evolver.models.openai import OpenAIModel
 from evolver.records import Decision, LedgerEntry, Rollout, Score, Scorecard
 from evolver.store import Store
-from evolver.testing import FakeSandboxes, NoopModel
+from evolver.testing import FakeSandboxes
 from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path
 from tests.evolver.cards import Coin, ReadsTheReply, coin_lab, split_tasks

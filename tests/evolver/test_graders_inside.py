@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from evolver.controls import home_tar
 from evolver.graders.inside import run, unpack
-from evolver.testing import home_tar
 
 HELLO = 'import json\nprint(json.dumps({"done": {"value": 1, "explanation": "hello"}}))\n'
 

@@ -14,6 +14,7 @@ from devset.directory import read_task_dir, write_task_dir
 from devset.extracts import LONGEST, text_of
 from devset.task import Criterion, task_hash
 from evolver.config import JudgeConfig, RunConfig
+from evolver.controls import blank_png, home_tar
 from evolver.errors import BudgetSpent, UsageError
 from evolver.graders import evidence
 from evolver.graders.evidence import changes_text, last_image, trajectory_text
@@ -23,7 +24,7 @@ from evolver.protocols import Grader
 from evolver.records import Image, LedgerEntry
 from evolver.score import scorecard
 from evolver.store import Store
-from evolver.testing import GraderContract, blank_png, home_tar
+from evolver.testing import GraderContract
 from evolver.testing.contracts import Case
 from tests.evolver.endpoint_server import Endpoint, Reply, chat, serving
 from tests.evolver.judged_task import NEAT, POLITE, a_judge, config, judged, played, says, turn

@@ -8,11 +8,12 @@ import json
 import pytest
 
 from devset.task import Task
+from evolver.controls import home_tar
 from evolver.errors import CheckerFailed, SandboxLost
 from evolver.graders.program import ProgramGrader, verdicts_in
 from evolver.protocols import Ran
 from evolver.records import Score
-from evolver.testing import FakeSandbox, FakeSandboxes, home_tar
+from evolver.testing import FakeSandbox, FakeSandboxes
 from tests.evolver.graded_task import rollout, task
 
 GOOD = {"done": {"value": 1, "explanation": "found"}, "kept": {"value": 0.25, "explanation": "half of it"}}

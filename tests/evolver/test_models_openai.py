@@ -11,12 +11,12 @@ import traceback
 import pytest
 
 from evolver.config import OpenAISpec
+from evolver.controls import blank_png
 from evolver.errors import Blamed, ProviderFailed, UsageError
 from evolver.models import make_model
 from evolver.models.openai import OpenAIModel
 from evolver.protocols import Request
 from evolver.records import Completion, Image, Message, Text, ToolCall, ToolSpec
-from evolver.testing import blank_png
 from harnesses.harness import Sampling
 from tests.evolver.endpoint_server import Reply, calls, chat, serving
 

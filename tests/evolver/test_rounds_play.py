@@ -12,6 +12,7 @@ import pytest
 
 from devset.task import Criterion, Task, task_hash
 from evolver.capsules import Drifted, open_capsule
+from evolver.controls import NoopModel
 from evolver.errors import ProviderFailed
 from evolver.executors.local import LocalCrew
 from evolver.protocols import Lease, Model, Planned, Privileged, Request
@@ -27,7 +28,7 @@ from evolver.rounds.view import read_round
 from evolver.rounds.watch import Schedule, Watch
 from evolver.score import score_of
 from evolver.store import Store
-from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes, NoopModel
+from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes
 from harnesses.library import Library
 from harnesses.tree import Tree
 from tests.evolver.graded_task import task

@@ -10,10 +10,10 @@ import openpyxl
 import pytest
 from PIL import Image
 
+from evolver.controls import blank_png
 from evolver.errors import BadAction, SandboxLost
 from evolver.protocols import Act, Sandboxes
 from evolver.sandboxes.machine import Machine, Wire
-from evolver.testing import blank_png
 from harnesses.harness import Environment
 from tests.sandboxes.desk import at, element, sheet, show, window
 

@@ -17,6 +17,7 @@ import pytest
 from docker.errors import APIError
 
 from devset.task import Criterion, Rubric, Task
+from evolver.controls import NoopModel
 from evolver.errors import SandboxLost
 from evolver.protocols import Sandboxes
 from evolver.records import Rollout, RolloutKey
@@ -24,7 +25,6 @@ from evolver.rollout import Job, run_rollout
 from evolver.sandboxes import old_versions, open_backend, reap
 from evolver.sandboxes.docker import DockerSandboxes, boot_id, connect, old_images, process_mark, remove_image
 from evolver.sandboxes.docker import reap as reap_with
-from evolver.testing import NoopModel
 from harnesses.harness import Environment
 from harnesses.tree import read_tree, seed_path
 

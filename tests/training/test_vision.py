@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -139,10 +140,19 @@ def test_two_pictures_of_one_size_are_two_rows(eyes: Renderer, seeing: Recipe) -
 def test_t09_packed_rows_with_pictures_have_the_logits_of_the_rows_alone(
     rows: list[Row], base: Path, seeing: Recipe, tmp_path: Path
 ) -> None:
-    assert_packed_as_alone(rows, base, seeing, tmp_path)
+    found = packed_and_alone(rows, base, seeing, tmp_path)
+    assert found.furthest < 1e-5 and found.other_pictures > 1e-4
 
 
-def assert_packed_as_alone(rows: list[Row], base: Path, seeing: Recipe, work: Path) -> None:
+@dataclass
+class Apart:
+    """How far logits lie apart at most: of rows packed and alone, of a pack and the same with its pictures swapped."""
+
+    furthest: float
+    other_pictures: float
+
+
+def packed_and_alone(rows: list[Row], base: Path, seeing: Recipe, work: Path) -> Apart:
     """Through the trainer's own batches, beside transformers' own positions for each row alone."""
     packed = seeing.model_copy(update={"pack_tokens": 2_000, "batch_rows": 1})
     assert len(pack(rows, 2_000).packs) == 1
@@ -153,15 +163,15 @@ def assert_packed_as_alone(rows: list[Row], base: Path, seeing: Recipe, work: Pa
     vision = open_vision(base)
     with torch.inference_mode():
         together = trainer.model.eval()(**batch).logits[0]
-        start = 0
+        start, furthest = 0, 0.0
         for row in sorted(rows, key=lambda r: -len(r.ids)):
             ids = torch.tensor([row.ids])
             pixels = vision.pixels([PNGS[frame] for frame in row.frames])
             own = alone(input_ids=ids, mm_token_type_ids=(ids == vision.picture).int(), **pixels).logits[0]
-            assert torch.allclose(together[start : start + len(row.ids)], own, rtol=0, atol=1e-5)
+            furthest = max(furthest, float((together[start : start + len(row.ids)] - own).abs().max()))
             start += len(row.ids)
         other = batch | {"pixel_values": batch["pixel_values"].flip(0)}
-        assert not torch.allclose(trainer.model(**other).logits[0], together, rtol=0, atol=1e-4)  # they are looked at
+        return Apart(furthest, float((trainer.model(**other).logits[0] - together).abs().max()))
 
 
 @pytest.mark.parametrize("family", ["Qwen2_5_VL", "Qwen3VL"])
@@ -189,7 +199,8 @@ def test_other_families_that_see_are_packed_alike(family: str, base: Path, seein
     transformers.Qwen2VLImageProcessorPil(**cut).save_pretrained(tmp_path / "base")
     eyes = open_renderer(tmp_path / "base", seeing.render)
     rows = rows_of([played([10, 60]), rollout(name="r-2"), played([90], "r-3")], eyes, seeing).rows
-    assert_packed_as_alone(list(rows), tmp_path / "base", seeing, tmp_path)
+    found = packed_and_alone(list(rows), tmp_path / "base", seeing, tmp_path)
+    assert found.furthest < 1e-5 and found.other_pictures > 1e-4
 
 
 async def test_a_student_that_sees_is_trained_merged_and_served(
