@@ -8,9 +8,7 @@ state is a copy of the home, so a composition costs one machine there.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import tarfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -23,8 +21,10 @@ from devset.forge.rules import Violation, violations
 from devset.forge.sampler import Composed
 from devset.forge.trial import Facts
 from evolver.admission import Admission, Bench, admit
+from evolver.controls import home_tar
 from evolver.disk import append_line, records_in
 from evolver.errors import Blamed, CheckerFailed, SandboxLost
+from evolver.quality import without_screen
 from evolver.records import Finite, Record
 from evolver.rollout import HOME, set_up
 from evolver.sandboxes.recipe import SITE
@@ -216,7 +216,7 @@ def _named(outcomes: dict[str, bool], value: bool) -> tuple[str, ...]:
 
 async def _trial(made: Composed, bench: Bench) -> Facts:
     """Sets the task up on the terminal harness's machine, without its screen, and tries its plan there."""
-    place = bench.terminal.environment.model_copy(update={"image": "terminal"})
+    place = without_screen(bench.terminal).environment
     plan = json.dumps(dataclasses.asdict(plan_of(made.flow)))
     sandbox = await bench.sandboxes.open(place, run_id=bench.run_id, ttl_s=TTL_S, rollout_id=made.id)
     try:
@@ -236,11 +236,6 @@ async def _trial(made: Composed, bench: Bench) -> Facts:
 
 
 def _library() -> bytes:
-    root, packed = Path(devset.__file__).parent, io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for path in sorted(found for pattern in LIBRARY for found in root.glob(pattern)):
-            data = path.read_bytes()
-            entry = tarfile.TarInfo(f"devset/{path.relative_to(root)}")
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    return packed.getvalue()
+    root = Path(devset.__file__).parent
+    found = sorted(path for pattern in LIBRARY for path in root.glob(pattern))
+    return home_tar({f"devset/{path.relative_to(root)}": path.read_bytes() for path in found})

@@ -39,9 +39,12 @@ class Try:
     script: str
 
     @property
+    def script_sha256(self) -> str:
+        return hashlib.sha256(self.script.encode()).hexdigest()
+
+    @property
     def key(self) -> tuple[str, str, str, str]:
-        sha = hashlib.sha256(self.script.encode()).hexdigest()
-        return self.task.hash, self.kind, self.name, sha
+        return self.task.hash, self.kind, self.name, self.script_sha256
 
 
 class Trial(Record):
@@ -142,7 +145,6 @@ async def _tried(one: Try, bench: Bench) -> Trial:
             why = "; ".join(f"{s.criterion}: {s.explanation}" for s in card.scores if s.value != 1)
             break
         why = "; ".join(s.explanation for s in card.scores) if rollout.error is None else rollout.error.message
-    sha = one.key[3]
     return Trial(
         task_id=task.id,
         task_hash=task.hash,
@@ -150,7 +152,7 @@ async def _tried(one: Try, bench: Bench) -> Trial:
         category=task.category,
         kind=one.kind,
         name=one.name,
-        script_sha256=sha,
+        script_sha256=one.script_sha256,
         success=success,
         why=why,
         seconds=round(time.monotonic() - started, 3),
