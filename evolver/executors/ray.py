@@ -2,17 +2,21 @@
 
 Ray is told to retry nothing: a lease that comes back lost is the driver's to hand out again. Leases and reports are all
 that travels; results lie in the round's folder, which every node must see under the same path. Ray started here listens
-on 127.0.0.1 alone, without its dashboard, and reports its use to nobody.
+on 127.0.0.1 alone, asks for a token of its own, has no dashboard, and reports its use to nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
+import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
+
+import psutil
 
 from evolver.errors import NotReady
 from evolver.executors.crew import Hand, SlotCrew, WorkerDied
@@ -25,7 +29,9 @@ HIRE_S = 300.0
 STARTS = 4
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Read when Ray is imported: one that is for a single machine keeps all of its sockets on the loopback address.
-ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+# Ports that are fixed beforehand: for one that is not, Ray gives the process that opens it 15 s, and then gives up.
+PORTS = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
 
 
 class Hired:
@@ -54,7 +60,7 @@ class RayCrew(SlotCrew):
     def __init__(self, spec: WorkerSpec, workers: int, address: str | None = None) -> None:
         super().__init__(spec, workers)
         stop = signal.getsignal(signal.SIGTERM)
-        self._ray = _started(workers, address)
+        self._ray, self._cluster = _started(workers, address)
         if stop is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, stop)  # Ray takes it for itself
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(
@@ -77,6 +83,8 @@ class RayCrew(SlotCrew):
     async def aclose(self) -> None:
         await super().aclose()
         await asyncio.to_thread(self._ray.shutdown)
+        if self._cluster is not None:
+            await asyncio.to_thread(self._cluster.shutdown)
 
 
 class _Far:
@@ -106,8 +114,8 @@ class _Far:
         self._ray.kill(self.actor, no_restart=True)
 
 
-def _started(workers: int, address: str | None) -> Any:
-    """The module, connected."""
+def _started(workers: int, address: str | None) -> tuple[Any, Any]:
+    """The module, connected, and the cluster that was started for it (None: it was there)."""
     os.environ.update(QUIET if address is not None else QUIET | ALONE)
     try:
         import ray
@@ -121,18 +129,35 @@ def _started(workers: int, address: str | None) -> Any:
         try:
             engine.init(address=address, ignore_reinit_error=True, **quiet)
         except ConnectionError as error:
-            raise NotReady(f"no Ray cluster at {address} ({error}): start one, or leave --address out") from None
-        return engine
-    options = {"num_cpus": workers, "num_gpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
+            raise NotReady(f"no Ray cluster at {address} ({error}): start one, or leave `address` out") from None
+        return engine, None
     for start in range(STARTS):
+        others = psutil.Process().children()
         try:
-            engine.init(address="local", _node_ip_address=HOST, **options, **quiet)  # whatever cluster is known here
+            cluster = _cluster(workers)
             break
         except Exception as error:  # Ray's own; a busy machine is too slow for its half minute
-            engine.shutdown()
+            for child in set(psutil.Process().children()) - set(others):
+                child.kill()  # what Ray leaves of a start that failed would slow the next one down
             if start + 1 == STARTS:
                 raise NotReady(f"Ray does not start here: {error}") from error
-    return engine
+    engine.init(address=cluster.address, ignore_reinit_error=True, **quiet)
+    return engine, cluster
+
+
+def _cluster(workers: int) -> Any:
+    """Ray on this machine, for this process alone, with no more processes than it needs."""
+    from ray.cluster_utils import Cluster
+
+    with ExitStack() as bound:
+        free = {}
+        for name in PORTS:
+            one = bound.enter_context(socket.socket())
+            one.bind((HOST, 0))
+            free[name] = one.getsockname()[1]
+    less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    node = {"node_ip_address": HOST, "num_cpus": workers, "object_store_memory": STORE_BYTES, **less, **free}
+    return Cluster(initialize_head=True, connect=False, head_node_args=node)
 
 
 def _unsaid(data: object, ignore_prefix: bool) -> None:

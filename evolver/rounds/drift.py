@@ -16,7 +16,7 @@ from evolver.records import Finite, Record
 
 FACTORS = (1.5, 2.0, 4.0, 8.0, 32.0)  # alternatives, as multiples of the expected odds
 BOUND_LEVEL = 0.001  # with which the first looks bound what is to be expected
-LEAST, MOST = 1e-4, 0.99
+LEAST = 1e-4
 
 
 class Tally(Record):
@@ -55,9 +55,9 @@ class Chart(Record):
 
     @property
     def expected(self) -> float:
-        """The share of looks that may be off."""
+        """The share of looks that may be off; 1.0 when every one of the first was, which nothing can exceed."""
         shown = upper_share(self.first.off, self.first.seen) if self.first.seen else 0.0
-        return min(max(self.settings.expected, shown, LEAST), MOST)
+        return max(self.settings.expected, shown, LEAST)
 
     @property
     def ready(self) -> bool:
@@ -84,9 +84,9 @@ class Chart(Record):
         expected, begun = self.expected, self.statistic > 0
         logs = []
         for log, factor in zip(self.logs if begun else (0.0,) * len(FACTORS), FACTORS, strict=True):
-            odds = factor * expected / (1 - expected)
-            share = odds / (1 + odds)
-            logs.append(log + off * math.log(share / expected) + (seen - off) * math.log((1 - share) / (1 - expected)))
+            # q = factor * p / scale, with odds factor times those of p; written so that p may be 1
+            scale = 1 - expected + factor * expected
+            logs.append(log + off * math.log(factor) - seen * math.log(scale))
         now = _mean_log(logs)
         update = {"later": self.later.more(seen, off), "logs": tuple(logs), "highest": max(self.highest, now)}
         return self.model_copy(update=update if now > 0 else {**update, "good": mark})
