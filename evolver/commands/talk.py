@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,7 @@ def run_console(store: Store) -> ConsoleObserver:
     from evolver.observers.console import ConsoleObserver, talk_console
     from evolver.report import harness_names
 
-    return ConsoleObserver(talk_console(), harness_names(store))
+    return ConsoleObserver(talk_console(), partial(harness_names, store))
 
 
 def show_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

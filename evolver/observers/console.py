@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from evolver.records import Candidate, Decision, Distillation, Ending, Evaluatio
 
 EVERY_S = 10.0
 SHORT = 12  # digits of a harness id in what is said on the way
+AN_ID = re.compile(rf"\b[0-9a-f]{{{SHORT}}}\b")
 
 
 def talk_console(stream: TextIO | None = None) -> Console:
@@ -36,15 +38,20 @@ def _no_color() -> bool:
 class ConsoleObserver:
     """Progress by label with counts, success so far, tokens and time left; a line for each thing that was settled.
 
-    `names` (harness id → name) and the candidates that come by let it say names for ids.
+    `names` looks up harness id → name: once, and again where an id is left in what is said. Candidates that come by
+    are known as well.
     """
 
     def __init__(
-        self, console: Console, names: Mapping[str, str] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        names: Callable[[], Mapping[str, str]] = dict,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console
         self._clock = clock
-        self._names = dict(names or {})
+        self._look_up = names
+        self._names = dict(names())
         self._bars: Progress | None = None
         self._bar: dict[str, TaskID] = {}
         self._told: set[str] = set()
@@ -94,6 +101,13 @@ class ConsoleObserver:
         self._console.print(self._named(line))
 
     def _named(self, line: str) -> str:
+        said = self._replaced(line)
+        if AN_ID.search(said) is None:
+            return said
+        self._names |= self._look_up()  # it may have come since
+        return self._replaced(line)
+
+    def _replaced(self, line: str) -> str:
         for harness_id, name in self._names.items():
             line = line.replace(harness_id[:SHORT], name)
         return line

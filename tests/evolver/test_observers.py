@@ -89,7 +89,7 @@ def test_only_what_was_settled_is_told() -> None:
 
 def test_names_are_said_for_ids() -> None:
     stream = io.StringIO()
-    observer = ConsoleObserver(talk_console(stream), {ALPHA: "alpha"}, Clock())
+    observer = ConsoleObserver(talk_console(stream), lambda: {ALPHA: "alpha"}, Clock())
     for record in records():
         observer.on_record(record)
     observer.progress("smoke aaaaaaaaaaaa", 0, 1, {"success": None})
@@ -97,6 +97,14 @@ def test_names_are_said_for_ids() -> None:
     text = stream.getvalue()
     assert "promote beta1 +60.0 pp [+40.0, +80.0]: confirmed on select" in text and "smoke alpha 1/1" in text
     assert "aaaaaaaa" not in text and "bbbbbbbb" not in text
+
+
+def test_names_given_after_the_start_are_found() -> None:
+    stream, known = io.StringIO(), dict[str, str]()
+    observer = ConsoleObserver(talk_console(stream), lambda: known, Clock())
+    known[ALPHA] = "alpha"
+    observer.progress(f"distil {ALPHA[:12]}, seed 0", 0, 2, {})
+    assert stream.getvalue() == "distil alpha, seed 0 (0 of 2 done)\n"
 
 
 def test_e35_a_spent_budget_is_told_as_one() -> None:
