@@ -243,13 +243,14 @@ class Lease:
 @dataclass(frozen=True)
 class Finding:
     """One look of a probe. `off` says that it was not as at the round's start; `at_once` that one such look is enough
-    for an alarm."""
+    for an alarm. It counts on the chart `chart`, or on that of its probe."""
 
     probe: Probe
     name: str
     off: bool
     detail: str = ""
     at_once: bool = False
+    chart: str = ""
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,8 @@ class Attempts:
         """What the journal of a lease says was paid for; a call that was asked and never answered is unknown."""
         total, asked = Cost(), 0
         for line in self._lines(lease):
-            if line == {"asked": 1}:
-                asked += 1
+            if "asked" in line:
+                asked += line["asked"]
                 continue
             asked -= line.get("of", 0)
             total += Cost(line["calls"], line["tokens"], line["nusd"], line["unknown"])
@@ -117,8 +117,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
-    def asked(self) -> None:
-        self._note({"asked": 1})
+    def asked(self, calls: int = 1) -> None:
+        self._note({"asked": calls})
 
     def answered(self, cost: Cost, of: int = 1) -> None:
         """`of` is how many of the calls had been noted as asked."""

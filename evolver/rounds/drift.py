@@ -10,6 +10,7 @@ c = looks / level it is at most `level`.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from evolver.records import Finite, Record
@@ -92,6 +93,7 @@ class Chart(Record):
         return self.model_copy(update=update if now > 0 else {**update, "good": mark})
 
 
+@functools.cache
 def upper_share(hits: int, n: int, level: float = BOUND_LEVEL) -> float:
     """The upper Clopper-Pearson bound of a share, 0..1."""
     if hits >= n:

@@ -258,6 +258,8 @@ class Driver:
         self._beat = now
         self.watch.save()
         self.book.put("beat", {"at": time.time(), "out": len(self._out), "paused": self.breaker.tripped})
+        if not force and self.book.committed() == self.round.manifest.opened.units:
+            return  # a last look at the instruments: there is nothing new to tell
         tally, cost = self.book.tally(), self.book.cost()
         accepted = sum(one.n for one in tally if one.verdict == "accepted")
         self.tell(

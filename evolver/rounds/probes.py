@@ -21,12 +21,14 @@ from evolver.rollout import Job, run_rollout
 from evolver.rounds.bench import RUN, Bench
 from evolver.rounds.meter import Meter
 from evolver.rounds.plan import TaskRef
+from evolver.rounds.watch import LENIENT, STRICT
 from evolver.score import grades, scorecard
 from harnesses.harness import Sampling
 
 REQUESTS = Path(__file__).with_name("endpoint_probes.md")
 FOLDER, FIRST_ANSWERS = "instruments", "endpoint.json"
-ENVIRONMENT_TASKS, JUDGE_CASES, ANSWER_TOKENS = 3, 20, 16
+ENVIRONMENT_TASKS, ANSWER_TOKENS = 3, 16
+CASES = {"failed": 20, "passed": 10}
 
 
 class Case(Record):
@@ -138,20 +140,25 @@ def _not_kept(data: bytes) -> str:
 
 
 def keep_case(bench: Bench, unit: str, task: TaskRef, rollout: Rollout, scores: Sequence[Score]) -> None:
-    """The first judged units of a round are its frozen cases."""
+    """The first units of a round that the judge failed, and some that it passed, are its frozen cases: most units of a
+    good harness pass, and on those a lenient judge looks as it should."""
     values = {s.criterion: s.value for s in scores if s.grader.startswith("judge:") and s.value is not None}
-    folder = bench.store.path / FOLDER / "judged"
-    if values and rollout.state_sha256 and (not folder.is_dir() or len(list(folder.iterdir())) < JUDGE_CASES):
+    if not values or not rollout.state_sha256:
+        return
+    kind = "passed" if min(values.values()) == 1 else "failed"
+    folder = bench.store.path / FOLDER / kind
+    if not folder.is_dir() or len(list(folder.iterdir())) < CASES[kind]:
         make_folder(folder)
         case = Case(unit=unit, task=task, rollout=rollout, values=dict(values))
         replace(folder / f"{unit[:16]}.json", case.model_dump_json().encode(), only_new=True)
 
 
 async def _judge(bench: Bench, meter: Meter) -> list[Finding]:
-    """The frozen cases, judged again: each value that differs is off."""
+    """The frozen cases, judged again: off is a value that was below 1 and is higher, or was 1 and is lower."""
     judges = [grader for grader in bench.graders if grader.name == "judge"]
     findings = []
-    for path in sorted((bench.store.path / FOLDER / "judged").glob("*.json")) if judges else ():
+    folder = bench.store.path / FOLDER
+    for path in sorted(path for kind in CASES for path in (folder / kind).glob("*.json")) if judges else ():
         case = Case.model_validate_json(path.read_bytes())
         before = len(bench.store.all(LedgerEntry))
         # A name of its own: what judging costs here is the probe's, not the unit's.
@@ -161,7 +168,8 @@ async def _judge(bench: Bench, meter: Meter) -> list[Finding]:
             was = case.values.get(score.criterion)
             if score.value is not None and was is not None:
                 what = f"{case.rollout.key.task_id}, {score.criterion}"
-                findings.append(Finding("judge", what, score.value != was, f"{score.value:g}, first {was:g}"))
+                off, chart = (score.value > was, LENIENT) if was < 1 else (score.value < was, STRICT)
+                findings.append(Finding("judge", what, off, f"{score.value:g}, first {was:g}", chart=chart))
         for entry in bench.store.since(LedgerEntry, before):
             if entry.rollout_id == rollout.id:
                 tokens = None if entry.input_tokens is None else entry.input_tokens + (entry.output_tokens or 0)

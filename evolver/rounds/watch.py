@@ -2,7 +2,7 @@
 
     endpoint      fixed requests are answered as at the round's start                           (a probe)
     environment   oracles succeed, idle agents fail, the machine's image is the pinned one      (a probe)
-    judge         frozen cases are judged as they were                                          (a probe)
+    judge         frozen cases that it failed, or passed, are judged as they were: two charts   (a probe)
     more_success, less_success, infra, tokens   of the units, against what the first came to    (free)
 
 What is known is kept in the book: a resumed round goes on with the charts of the stopped one.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -23,10 +22,12 @@ from evolver.rounds.book import Book
 from evolver.rounds.drift import Chart, Settings
 from evolver.rounds.settling import Came
 
-Name = Probe | Literal["more_success", "less_success", "infra", "tokens"]
-PROBES: dict[Probe, tuple[float, int]] = {"endpoint": (0.05, 200), "environment": (0.02, 0), "judge": (0.05, 200)}
+LENIENT, STRICT = "lenient_judge", "strict_judge"  # what cases that the judge failed, and passed, can show of it
+# Of the charts of probes: the share of looks that may be off, or what so many first looks bound it at, if that is more.
+EXPECTED = {"endpoint": (0.05, 400), "environment": (0.02, 0), LENIENT: (0.05, 200), STRICT: (0.05, 100)}
+ENOUGH = 5  # looks of a probe on a chart, for it to be repeated at once until it is known what is to be expected
 INFRA_EXPECTED, LONG = 0.02, 0.9  # LONG: the share of the first units that take no more tokens than what "long" means
-FIRST_LOOKS, CALLS_A_UNIT = 20, 20  # at most, for a bound on how often a chart is looked at
+FIRST_LOOKS, CALLS_A_UNIT = 40, 20  # at most, for a bound on how often a chart is looked at
 KEY = "watch"
 
 
@@ -88,15 +89,16 @@ class Watch:
 
     def probed(self, findings: Sequence[Finding], committed: int) -> None:
         self._book.look([(f.probe, f.name, f.off, f.detail) for f in findings])
-        for probe in dict.fromkeys(one.probe for one in findings):
-            found = [one for one in findings if one.probe == probe]
+        for probe, chart in dict.fromkeys((one.probe, one.chart or one.probe) for one in findings):
+            found = [one for one in findings if (one.chart or one.probe) == chart]
             off = [one for one in found if one.off]
             if sure := [one for one in off if one.at_once]:
-                good = self.known.charts[probe].good if probe in self.known.charts else 0
-                self._raise(probe, _what(sure[0]), good)
-            self._look(probe, len(found), len(off), committed, _what(off[-1]) if off else "")
-        if findings and not self.known.charts[findings[0].probe].ready:
-            self.again(findings[0].probe)  # what is to be expected must be known before it can be missed
+                good = self.known.charts[chart].good if chart in self.known.charts else 0
+                self._raise(chart, _what(sure[0]), good)
+            last = _what(off[-1]) if off else ""
+            self._look(chart, len(found), len(off), committed, last, settings=self._probe_settings(probe, chart))
+            if len(found) >= ENOUGH and not self.known.charts[chart].ready:
+                self.again(probe)  # what is to be expected must be known before it can be missed
         self.save()
 
     def played(self, came: Came, committed: int) -> None:
@@ -136,8 +138,10 @@ class Watch:
             tokens = firsts
         self._look("tokens", len(tokens), sum(one > limit for one in tokens), committed)
 
-    def _look(self, name: Name, seen: int, off: int, committed: int, what: str = "") -> None:
-        chart = self.known.charts.get(name) or Chart(settings=self._settings(name))
+    def _look(
+        self, name: str, seen: int, off: int, committed: int, what: str = "", settings: Settings | None = None
+    ) -> None:
+        chart = self.known.charts.get(name) or Chart(settings=settings or self._settings(name))
         chart = chart.looked(seen, off, committed)
         self._learn({"charts": {**self.known.charts, name: chart}})
         if chart.alarm:
@@ -145,14 +149,15 @@ class Watch:
             why = f"{later.off} of {later.seen} looks are off, {chart.expected:.0%} were to be expected at most"
             self._raise(name, f"{why}; last: {what}" if what else why, chart.good)
 
-    def _settings(self, name: Name) -> Settings:
-        level = self._schedule.level
-        for probe, (expected, burn_in) in PROBES.items():
-            if probe == name:
-                looks = FIRST_LOOKS + CALLS_A_UNIT * self._units // max(1, self._schedule.every.get(probe, 1))
-                return Settings(expected=expected, looks=looks, burn_in=burn_in, level=level)
+    def _probe_settings(self, probe: Probe, chart: str) -> Settings:
+        expected, burn_in = EXPECTED[chart]
+        looks = FIRST_LOOKS + CALLS_A_UNIT * self._units // max(1, self._schedule.every.get(probe, 1))
+        return Settings(expected=expected, looks=looks, burn_in=burn_in, level=self._schedule.level)
+
+    def _settings(self, name: str) -> Settings:
+        """Of a chart of the units."""
         expected = INFRA_EXPECTED if name == "infra" else 1 - LONG if name == "tokens" else 0.0
-        burn_in = self._schedule.burn_in
+        burn_in, level = self._schedule.burn_in, self._schedule.level
         return Settings(expected=expected, looks=self._units, burn_in=burn_in, level=level)
 
     def _raise(self, name: str, why: str, good: int) -> None:

@@ -43,8 +43,10 @@ class NoopWorker:
     async def work(self, lease: Lease) -> Report:
         journal = self._attempts.journal(lease.id)
         try:
+            n = len(lease.units)
+            journal.asked(n)
             self._bill(lease)
-            journal.answered(Cost(*(field * len(lease.units) for field in (1, COST.tokens, COST.nusd, 0))), of=0)
+            journal.answered(Cost(*(field * n for field in (1, COST.tokens, COST.nusd, 0))), of=n)
             if self._spec.pause_s:
                 await asyncio.sleep(self._spec.pause_s)
             self._attempts.write(lease.id, noop_rows(lease, self._spec.capsule_id, self._name))

@@ -3,100 +3,34 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from evolver.errors import UsageError
-from evolver.protocols import Finding, Lease, Probe, Report
+from evolver.protocols import Finding, Lease, Report
 from evolver.rounds.drift import Chart, Settings, upper_share
 from evolver.rounds.driver import Driver, Rules
 from evolver.rounds.manifest import Manifest
 from evolver.rounds.reader import files
-from evolver.rounds.settling import Came
 from evolver.rounds.view import read_round
-from evolver.rounds.watch import Alarm, Schedule, Watch
+from evolver.rounds.watch import LENIENT, Alarm, Schedule, Watch
+from tests.evolver.drifting import CALLS, DRIFTS, Drift, after, simulated
 from tests.evolver.rounds import Spec, driven, opened
 
-UNITS, CALLS, EVERY = 10_000, 5, 250  # calls a unit, and between two looks
-LOOKS: dict[Probe, int] = {"endpoint": 20, "environment": 6, "judge": 20}
-Share = Callable[[str, int], float]  # of looks that are off, by instrument and units done
 
-
-def calm(name: str, done: int) -> float:
-    """A round without drift: an endpoint and a judge that waver a little."""
-    return {
-        "endpoint": 0.03,
-        "judge": 0.03,
-        "environment": 0.0,
-        "image": 0.0,
-        "infra": 0.005,
-        "fails": 0.4,
-        "long": 0.1,
-    }[name]
-
-
-def played(folder: Path, share: Share, seed: int) -> tuple[str | None, int]:
-    """A simulated round; what the alarm says (None: there was none), and after how many units."""
-    rng = random.Random(seed)
-    round_ = opened(folder)
-    watch = Watch(round_.book, Schedule({"endpoint": EVERY, "environment": 2 * EVERY, "judge": EVERY}), UNITS)
-    watch.save = lambda: None  # type: ignore[method-assign]
-    try:
-        for done in range(0, UNITS, 20):
-            while (probe := watch.due(CALLS * done)) is not None:
-                found = [Finding(probe, "x", rng.random() < share(probe, done)) for _ in range(LOOKS[probe])]
-                if probe == "environment":
-                    found.append(Finding(probe, "image", rng.random() < share("image", done), at_once=True))
-                watch.probed(found, done)
-            infra = [rng.random() < share("infra", done) for _ in range(20)]
-            ends = [None if lost else rng.random() >= share("fails", done) for lost in infra]
-            long = [1_000 + 9_000 * (rng.random() < share("long", done)) + rng.randrange(100) for _ in range(20)]
-            watch.played(came(ends, long), done + 20)
-            if watch.alarm is not None:
-                return watch.alarm, done + 20
-        return None, UNITS
-    finally:
-        round_.close()
-
-
-def came(ends: list[bool | None], tokens: list[int]) -> Came:
-    n = len(ends)
-    reasons = ["infra" if end is None else "" if end else "state" for end in ends]
-    return Came(
-        units=[str(i) for i in range(n)], again=[""] * n, verdicts=["accepted"] * n, reasons=reasons,
-        successes=ends, channels=["gui"] * n, calls=[1] * n, tokens=list(tokens), nusd=[0] * n,
-    )  # fmt: skip
-
-
-def after(start: int, **changed: float) -> Share:
-    return lambda name, done: changed[name] if name in changed and done >= start else calm(name, done)
-
-
-@pytest.mark.parametrize(
-    ("drift", "named", "calls"),
-    [
-        ({"endpoint": 0.5}, "endpoint", 1_000),  # a swapped model answers half of the fixed requests otherwise
-        ({"image": 1.0}, "environment", 1_000),  # a stale image
-        ({"environment": 0.43}, "environment", 3_500),  # machines on which no known solution works any more
-        ({"judge": 0.5}, "judge", 1_000),  # a lenient judge passes what it failed before
-        ({"fails": 0.65}, "less_success", 7_500),  # the swapped model, seen from the units alone
-        ({"fails": 0.15}, "more_success", 5_000),  # the lenient judge, likewise
-        ({"infra": 0.15}, "infra", 5_000),
-        ({"long": 0.5}, "tokens", 5_000),
-    ],
-)
-def test_g41_drift_is_found_in_time(tmp_path: Path, drift: dict[str, float], named: str, calls: int) -> None:
+@pytest.mark.parametrize("drift", DRIFTS, ids=lambda drift: drift.what)
+def test_g41_drift_is_found_in_time(tmp_path: Path, drift: Drift) -> None:
+    """`make bench-instruments` does the same with many rounds."""
     for seed in range(3):
-        why, done = played(tmp_path / str(seed), after(3_000, **drift), seed)
-        assert why is not None and why.startswith(named), why
-        assert 3_000 < done <= 3_000 + calls / CALLS, f"{why} after {done}"
+        why, done = simulated(tmp_path / str(seed), after(3_000, drift.shares), seed)
+        assert why is not None and why.startswith(drift.named), why
+        assert 3_000 < done <= 3_000 + drift.calls / CALLS, f"{why} after {done}"
 
 
 @pytest.mark.slow
 def test_g41_ten_rounds_without_drift_raise_one_false_alarm_at_most(tmp_path: Path) -> None:
-    alarms = [why for seed in range(10) if (why := played(tmp_path / str(seed), calm, 100 + seed)[0])]
+    alarms = [why for seed in range(10) if (why := simulated(tmp_path / str(seed), after(0, {}), 100 + seed)[0])]
     assert len(alarms) <= 1, alarms
 
 
@@ -130,7 +64,7 @@ def test_what_is_known_outlives_the_driver(tmp_path: Path) -> None:
     assert again.known == watch.known and again.due(5) is None and again.due(10) == "environment"
     again.again("environment")
     assert again.due(11) == "environment"
-    again.probed([Finding("judge", "case", False)] * 20, 0)
+    again.probed([Finding("judge", "case", False, chart=LENIENT)] * 20, 0)
     assert again.due(11) == "judge"  # until it is known what is to be expected of it
     round_.close()
 
