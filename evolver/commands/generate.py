@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Generation rounds. Example: evolver round show rounds/first"
 )
+UNSAID = "unknown (--set found_in=RUN says it)"
 RoundDir = Annotated[Path, typer.Argument(metavar="ROUND", help="The folder of a round.")]
 
 
@@ -150,8 +151,11 @@ def tables(view: RoundView) -> list[Table]:
         ("success", percent(view.success)),
         ("channels of the accepted", _counts(view.channels)),
         ("spent", f"{_usd(view.spent_usd)}, {_usd(view.wasted_usd)} of it wasted, {_usd(view.probes_usd)} on probes"),
-        ("per accepted", f"{_usd(view.usd_per_accepted)}, with what came once {_usd(view.usd_per_accepted_all_in)}"),
-        ("came once", _usd(view.one_off_usd)),
+        (
+            "per accepted",
+            f"{_usd(view.usd_per_accepted)}, with finding the harness {_usd(view.usd_per_accepted_all_in)}",
+        ),
+        ("finding the harness", _usd(view.one_off_usd) if view.one_off_usd is not None else UNSAID),
         ("rejected for", _counts({str(reason): n for reason, n in view.rejections.items()})),
         ("shards", f"{len(view.shards)}, suspect {sum(bool(shard.suspect) for shard in view.shards)}"),
     ]
@@ -167,7 +171,7 @@ def tables(view: RoundView) -> list[Table]:
             )
             for one in view.instruments
         ]
-        columns = ("instrument", "off", "expected at most", "statistic (log)", "")
+        columns = ("instrument", "counted", "expected at most", "log statistic, alarm at", "")
         found.append(Table("Instruments", columns, tuple(rows)))
     return found
 

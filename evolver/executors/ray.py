@@ -8,6 +8,7 @@ on 127.0.0.1 alone, asks for a token of its own, has no dashboard, and reports i
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
@@ -124,6 +125,7 @@ def _started(workers: int, address: str | None) -> tuple[Any, Any]:
     engine: Any = ray  # its options are typed too narrowly to be passed on
     # Ray tells of each dead worker on stdout, which is for data; the driver tells of them itself.
     engine._private.worker.print_to_stdstream = _unsaid
+    logging.getLogger("ray").setLevel(logging.ERROR)
     quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
     if address is not None:
         try:

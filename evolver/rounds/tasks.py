@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from devset.directory import TaskError, read_task_dir
-from devset.splits import SEALED, load_split
+from devset.splits import SEALED, UnknownTask, find_task, load_split
 from devset.task import SPLITS, Task, task_hash
 from evolver.admission import read_admissions
 from evolver.errors import UsageError
@@ -31,14 +30,19 @@ class SplitTasks:
         split = next((one for one in SPLITS if one == name), None)
         if split is None or split in SEALED:
             raise UsageError(f"--tasks {name}: a round plays {', '.join(s for s in SPLITS if s not in SEALED)}")
-        self.name = name
-        self._tasks: Mapping[str, Task] = {task.id: task for task in load_split(split)}
+        self.name: str = split
+        self._split = split
 
     def refs(self) -> list[TaskRef]:
-        return [TaskRef(task.id, task.hash) for task in self._tasks.values()]
+        return [TaskRef(task.id, task.hash) for task in load_split(self._split)]
 
     def task(self, ref: TaskRef) -> Task:
-        return _same(self._tasks.get(ref.id), ref, self.name)
+        """Makes this task alone: a worker has no need of the others."""
+        try:
+            task = find_task(ref.id)
+        except UnknownTask:
+            return _same(None, ref, self.name)
+        return _same(task if task.split == self._split else None, ref, self.name)
 
 
 class FolderTasks:

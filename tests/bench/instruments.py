@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 ROUNDS, CALM_ROUNDS, FOUND, FALSE = 100, 200, 0.99, 0.1
+MEMORY = Path("/dev/shm")  # nothing of it is to be kept
 FIRST, LAST = 2_000, 4_000  # units after which the drift begins
 
 
@@ -26,7 +27,7 @@ def main() -> int:
     parser.add_argument("--calm", type=int, default=CALM_ROUNDS, help="without any")
     options = parser.parse_args()
     met = True
-    with tempfile.TemporaryDirectory(prefix="instruments-") as folder:
+    with tempfile.TemporaryDirectory(prefix="instruments-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
         places = (Path(folder) / str(number) for number in itertools.count())
         for drift in DRIFTS:
             late, wrong = [], 0

@@ -1,0 +1,90 @@
+"""Looks at the judge: its cases are units that it failed and that it passed, and each kind tells of its own drift."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from devset.task import Criterion, Task
+from evolver.capsules import open_capsule
+from evolver.controls import NoopModel
+from evolver.records import Rollout, Score
+from evolver.rounds.attempts import Attempts
+from evolver.rounds.bench import Bench
+from evolver.rounds.meter import Meter
+from evolver.rounds.plan import TaskRef
+from evolver.rounds.probes import CASES, keep_case, probe
+from evolver.rounds.watch import LENIENT, STRICT
+from evolver.score import score_of
+from evolver.store import Store
+from evolver.testing import FakeSandboxes
+from tests.evolver.graded_task import rollout
+from tests.evolver.judged_task import NEAT, judged
+from tests.evolver.round_capsule import write_made_capsule
+
+TASK = judged(NEAT)
+REF = TaskRef(TASK.id, TASK.hash)
+
+
+class Source:
+    name = "one"
+
+    def refs(self) -> list[TaskRef]:
+        return [REF]
+
+    def task(self, ref: TaskRef) -> Task:
+        return TASK
+
+
+class Judge:
+    """Gives what it is told to whatever it sees."""
+
+    name = "judge"
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        return [score_of(c, self.value, "said so", "judge:m:v1") for c in criteria]
+
+    async def aclose(self) -> None:
+        return None
+
+
+def opened(path: Path) -> tuple[Bench, Judge]:
+    capsule, judge = write_made_capsule(path / "capsule", "beta1", "local"), Judge(1.0)
+    found = open_capsule(capsule)
+    store = Store.create(path / "round", found.config)
+    (path / "round" / "attempts").mkdir()
+    return Bench(found, store, FakeSandboxes(), (judge,), NoopModel(), Source()), judge
+
+
+def looked(bench: Bench, path: Path) -> dict[tuple[str, bool], int]:
+    """(chart, whether it is off) → looks of the judge's cases."""
+    journal = Attempts.of(path / "round").journal(1)
+    findings = asyncio.run(probe("judge", bench, [REF], Meter(journal, lambda *of: 0.0)))
+    journal.close()
+    keys = [(one.chart, one.off) for one in findings]
+    return {key: keys.count(key) for key in dict.fromkeys(keys)}
+
+
+def test_g41_a_lenient_judge_shows_on_what_it_failed_and_a_strict_one_on_what_it_passed(tmp_path: Path) -> None:
+    bench, judge = opened(tmp_path)
+    played = rollout(TASK).model_copy(update={"state_sha256": bench.store.put_blob(b"state")})
+    for number in range(100):  # nine of ten pass: even so, all that failed are kept, up to so many
+        value = 0.5 if number % 10 == 0 else 1.0
+        one = played.model_copy(update={"id": f"r-{number}"})
+        keep_case(bench, f"{number:064d}"[::-1], REF, one, [score_of(NEAT, value, "first", "judge:m:v1")])
+    judge.value = 1.0
+    assert looked(bench, tmp_path) == {(LENIENT, True): 10, (STRICT, False): CASES["passed"]}
+    judge.value = 0.5
+    assert looked(bench, tmp_path) == {(LENIENT, False): 10, (STRICT, True): CASES["passed"]}
+
+
+def test_what_no_judge_scored_is_no_case(tmp_path: Path) -> None:
+    bench, _ = opened(tmp_path)
+    played = rollout(TASK).model_copy(update={"state_sha256": bench.store.put_blob(b"state")})
+    keep_case(bench, "0" * 64, REF, played, [score_of(NEAT, None, "no answer", "judge:m:v1")])
+    keep_case(bench, "1" * 64, REF, played, [score_of(NEAT, 1.0, "compared", "program")])
+    assert looked(bench, tmp_path) == {}
