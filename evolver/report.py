@@ -35,19 +35,20 @@ SHOWN_FIRST: tuple[Purpose, ...] = ("test", "race", "confirm", "adhoc", "train",
 
 
 def report(store: Store) -> Report:
-    """The whole report of a run directory, as far as the run has come."""
+    """The whole report of a run directory, as far as the run has come; a run that only measures gaps has no search."""
     names = harness_names(store)
+    searches = bool(store.config.authors or store.all(Candidate)) or not store.config.gap.pairs
     gaps = gap_tables(store, names) or [
         Table("Teacher and student gap", ("measured",), (), "No gap has been measured yet: `evolver gap RUN A B`.")
     ]
+    before = (lineage_table(store, names), guards_table(store, names), stages_table(store, names)) if searches else ()
+    after = (baselines_table(store), final_table(store, names)) if searches else ()
     tables = (
-        lineage_table(store, names), guards_table(store, names), stages_table(store, names),
-        channel_table(store, names), *gaps, baselines_table(store), final_table(store, names),
-        *capsule_tables(store, names), ledger_table(store),
+        *before, channel_table(store, names), *gaps, *after, *capsule_tables(store, names), ledger_table(store),
     )  # fmt: skip
     lines = (
         *header(store, names),
-        *safety_lines(store),
+        *(safety_lines(store) if searches else ()),
         *audit_lines(store),
         *teacher_lines(store, names),
         *student_lines(store, names),

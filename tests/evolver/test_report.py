@@ -17,6 +17,7 @@ from evolver.errors import NotReady
 from evolver.figures import forest_figure, gap_figure, save_png, seed_dots
 from evolver.figures.run import figures
 from evolver.gap_tables import amplification_text, gap_caption, pairs_table
+from evolver.looks import GapConfig
 from evolver.records import Decision, Ending, LedgerEntry
 from evolver.report import harness_names, report
 from evolver.report_page import page, save_pictures, write_page
@@ -160,6 +161,13 @@ def test_an_empty_run_has_a_report_too(tmp_path: Path) -> None:
     shown = report(store)
     assert all(found.rows == () for found in shown.tables) and "not ended" in "\n".join(shown.lines)
     assert "Nothing yet." in page(store) and to_markdown(shown).count("##") == 8
+
+
+def test_a_run_that_only_measures_gaps_tells_nothing_of_a_search(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", RunConfig(gap=GapConfig(pairs=(("alpha", "beta1"),))))
+    titles = [found.title for found in report(store).tables]
+    assert titles == ["Channels per app", "Teacher and student gap", "Ledger"]
+    assert not any("false accepts" in line for line in report(store).lines)
 
 
 def test_a_pipe_gets_every_cell_whole(tmp_path: Path) -> None:
