@@ -7,16 +7,18 @@ or not. A lead too small to be promoted is not lost there; others build on it un
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from evolver.parents import ArchiveConfig
-from evolver.population import Population, by_task, cards_of, final_cards, tally
-from evolver.records import Channel, Scorecard, StopReason
+import numpy as np
 
-PRIOR_ATTEMPTS = 1.0  # what the whole archive knows of a task counts as so many attempts of each member at it
+from evolver.parents import ArchiveConfig
+from evolver.population import Population, by_task, cards_of, final_cards, population_of, tally
+from evolver.records import Channel, Rollout, Scorecard, StopReason
+from evolver.skills import Skills, skills
+from evolver.store import Store
 
 Kind = TypeVar("Kind", bound=str)
 
@@ -33,12 +35,20 @@ class Cell:
 
 @dataclass(frozen=True)
 class Member:
-    """A harness of the archive. `tallies` maps a dev task's id to (attempts solved, attempts scored)."""
+    """A harness of the archive. `tallies` maps a dev task's id to (attempts solved, attempts scored); `parent` is the
+    nearest of its forebears that is in the archive, None when none is."""
 
     harness_id: str
     name: str
     cell: Cell
     tallies: Mapping[str, tuple[int, int]]
+    parent: str | None = None
+
+
+def members_of(store: Store, model_id: str) -> list[Member]:
+    """The archive of a run under one model."""
+    stops = {rollout.id: rollout.stop_reason for rollout in store.all(Rollout)}
+    return archive(population_of(store), store.all(Scorecard), stops, model_id)
 
 
 def archive(
@@ -48,7 +58,7 @@ def archive(
     of a rollout to how it ended. Edits that can't matter are no parents."""
     root = population.root
     ran = {d.candidate_harness for d in population.decisions if d.looks} | ({root.harness_id} if root else set())
-    members = []
+    members = list[Member]()
     for candidate in population.candidates:
         own = final_cards(cards_of(cards, candidate.harness_id, "race", model_id))
         scored = [card for card in own if card.success is not None]
@@ -65,9 +75,22 @@ def archive(
                     candidate.name,
                     cell,
                     {task: tally(part) for task, part in by_task(scored).items()},
+                    _forebear(population, candidate.harness_id, {member.harness_id for member in members}),
                 )
             )
     return members
+
+
+def _forebear(population: Population, harness_id: str, known: Collection[str]) -> str | None:
+    """The nearest one of `known` on the way to the root; where a harness has several parents, by its first."""
+    seen = {harness_id}
+    parents = population.parents(harness_id)
+    while parents and parents[0] not in seen:
+        if parents[0] in known:
+            return parents[0]
+        seen.add(parents[0])
+        parents = population.parents(parents[0])
+    return None
 
 
 def cells(members: Sequence[Member]) -> dict[Cell, list[Member]]:
@@ -81,9 +104,10 @@ def cells(members: Sequence[Member]) -> dict[Cell, list[Member]]:
 def draw_parent(members: Sequence[Member], incumbent: str, rules: ArchiveConfig, key: str) -> str:
     """The harness id of a parent; the same `key` and members give the same one.
 
-    The incumbent has its share. Else success on dev is drawn from each member's posterior and the highest draw wins
-    (Thompson 1933, Biometrika 25): what is surely worse is hardly ever drawn, what is uncertain sometimes. A share of
-    these contests is held within one cell, taken at random, so that every cell has descendants.
+    The incumbent has its share. Else the skills of all members are drawn from what their attempts say of them
+    (evolver.skills) and the highest draw wins (Thompson 1933, Biometrika 25), by `temperature` nearer to what is most
+    likely: what is surely worse is hardly ever drawn, what is uncertain sometimes. A share of these contests is held
+    within one cell, taken at random, so that every cell has descendants.
     """
     rng = Random(f"parent|{key}")
     toss = rng.random()
@@ -92,30 +116,23 @@ def draw_parent(members: Sequence[Member], incumbent: str, rules: ArchiveConfig,
     contest = members
     if toss < rules.incumbent + rules.cells:
         contest = rng.choice(list(cells(members).values()))
-    prior = _pooled(members)
-    drawn = [(_draw(member, prior, rng), member.harness_id) for member in contest]
-    return max(drawn)[1]
+    drawn = dict(zip([m.harness_id for m in members], _fitted(members).drawn(rng, rules.temperature), strict=True))
+    return max((drawn[member.harness_id], member.harness_id) for member in contest)[1]
 
 
-def _draw(member: Member, prior: Mapping[str, float], rng: Random) -> float:
-    """One draw of a member's success on dev (0..1): tasks are averaged, each has a Beta posterior of its own, since how
-    hard a task is is common to all members and tells nothing of any."""
-    total = 0.0
-    for task, share in prior.items():
-        solved, scored = member.tallies.get(task, (0, 0))
-        failed = scored - solved
-        total += rng.betavariate(PRIOR_ATTEMPTS * share + solved, PRIOR_ATTEMPTS * (1 - share) + failed)
-    return total / len(prior)
+def most_promising(members: Sequence[Member], among: Collection[str]) -> str:
+    """The one of these members with the highest skill as far as all attempts tell."""
+    ids = [member.harness_id for member in members]
+    found = dict(zip(ids, _fitted(members).mode, strict=True))
+    return max((found[harness_id], harness_id) for harness_id in among)[1]
 
 
-def _pooled(members: Sequence[Member]) -> dict[str, float]:
-    """Task id → the share of all members' attempts that solved it, kept off 0 and 1."""
+def _fitted(members: Sequence[Member]) -> Skills:
     tasks = sorted({task for member in members for task in member.tallies})
-    found = {}
-    for task in tasks:
-        tallies = [member.tallies[task] for member in members if task in member.tallies]
-        found[task] = (sum(solved for solved, _ in tallies) + 0.5) / (sum(scored for _, scored in tallies) + 1)
-    return found
+    played = np.array([[member.tallies.get(task, (0, 0)) for task in tasks] for member in members], dtype=float)
+    position = {member.harness_id: number for number, member in enumerate(members)}
+    parents = [None if member.parent is None else position[member.parent] for member in members]
+    return skills(played[:, :, 0], played[:, :, 1], parents)
 
 
 def _commonest(values: Sequence[Kind]) -> Kind | None:

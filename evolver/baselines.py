@@ -109,8 +109,9 @@ def _best_of_row(store: Store, winner: str, original: str) -> _Row:
     ours, theirs = _cards(store, winner, "race"), _cards(store, original, "race")
     k = matched(ours, theirs)
     best = best_of(theirs, k)
-    if winner == original or not best:
-        why = "no candidate was promoted" if winner == original else f"no task of dev has {k} attempts of it"
+    if winner == original or len(best) < len(by_task(theirs)) or not best:  # a race asks open tasks more often
+        few = f"{len(best)} of {len(by_task(theirs))} tasks of dev have {k} attempts of it"
+        why = "no candidate was promoted" if winner == original else few
         return _Row(f"original best of {k}", *_not_played(f"{why}; `evolver finalize` plays it on test"))
     means = per_task(ours, success_value)
     leads = [means[task] - best[task] for task in sorted(means.keys() & best.keys())]

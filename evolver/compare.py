@@ -10,7 +10,7 @@ from itertools import combinations
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, pooled_p, t_bound
-from evolver.population import by_task, final_cards, require_one_version, tally
+from evolver.population import by_task, final_cards, per_task, require_one_version, success_value, tally
 from evolver.records import Interval, Scorecard
 
 MIN_COVERAGE = 0.8  # share of the asked tasks, and of the attempts, that both arms must score to conclude anything
@@ -20,7 +20,8 @@ SAVING_SHARE = 0.05  # of an error, for "cheaper": tokens vary little, so this c
 
 @dataclass(frozen=True)
 class Arms:
-    """The scorecards of both arms on one split. The candidate was asked for `attempts` a task of `n_tasks` tasks."""
+    """The scorecards of both arms on one split. The candidate was asked for `attempts` a task of `n_tasks` tasks, on
+    average where tasks have different numbers of them."""
 
     candidate: Sequence[Scorecard]
     incumbent: Sequence[Scorecard]
@@ -30,7 +31,8 @@ class Arms:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidate minus incumbent over the common tasks. `saving` is the share of tokens saved where both solve.
+    """Candidate minus incumbent over the common tasks, each of which counts once however often it was played. `saving`
+    is the share of tokens saved where both solve.
 
     `lower` is the one-sided bound of the effect at level 1 - alpha, `upper` the one at the futility level; likewise
     for the saving, whose `saving_lower` may miss with `SAVING_SHARE` of alpha. `attempts` counts the candidate's paired
@@ -90,23 +92,27 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
 
 
 def flip_rates(arms: Arms) -> tuple[float | None, float | None]:
-    """How often one task turns out differently: A against A (the incumbent's own repeats), and A against B (paired)."""
+    """How often a task turns out differently, averaged over tasks: A against A (the incumbent's own repeats), and A
+    against B (paired)."""
     incumbent = [card for card in final_cards(arms.incumbent) if card.success is not None]
     candidate = {card.key.pair: card.success for card in final_cards(arms.candidate) if card.success is not None}
-    repeats = [x.success != y.success for cards in by_task(incumbent).values() for x, y in combinations(cards, 2)]
-    pairs = [card.success != candidate[card.key.pair] for card in incumbent if card.key.pair in candidate]
-    return (
-        sum(repeats) / len(repeats) if repeats else None,
-        sum(pairs) / len(pairs) if pairs else None,
-    )
+    repeats, pairs = list[float](), list[float]()
+    for cards in by_task(incumbent).values():
+        again = [x.success != y.success for x, y in combinations(cards, 2)]
+        other = [card.success != candidate[card.key.pair] for card in cards if card.key.pair in candidate]
+        repeats += [sum(again) / len(again)] if again else []
+        pairs += [sum(other) / len(other)] if other else []
+    return (sum(repeats) / len(repeats) if repeats else None, sum(pairs) / len(pairs) if pairs else None)
 
 
 def tokens_per_solved(cards: Sequence[Scorecard]) -> float | None:
-    """All tokens of the scored attempts / attempts solved; None if a count is unknown or nothing was solved."""
+    """Mean tokens of a scored attempt / success, both averaged over tasks, so that a task counts once however often it
+    was played; None if a count is unknown or nothing was solved."""
     done = [card for card in final_cards(cards) if card.success is not None]
-    spent = [card.tokens for card in done if card.tokens is not None]
-    solved = sum(card.success is True for card in done)
-    return sum(spent) / solved if solved and len(spent) == len(done) else None
+    if any(card.tokens is None for card in done):
+        return None
+    solved = sum(per_task(done, success_value).values())
+    return sum(per_task(done, lambda card: card.tokens).values()) / solved if solved else None
 
 
 def detectable_effect(tasks: int, attempts: int, alpha: float, power: float = 0.8, success: float = 0.5) -> float:
@@ -117,6 +123,13 @@ def detectable_effect(tasks: int, attempts: int, alpha: float, power: float = 0.
 
     error = math.sqrt(2 * success * (1 - success) / (tasks * attempts))
     return min(1.0, float(norm.isf(alpha) + norm.isf(1 - power)) * error)
+
+
+def attempts_in_common(a: Sequence[Scorecard], b: Sequence[Scorecard]) -> int:
+    """Attempts a task, on average and rounded down, that two harnesses have at the tasks that both were asked."""
+    ours, theirs = by_task(final_cards(a)), by_task(final_cards(b))
+    both = [min(len(ours[task]), len(theirs[task])) for task in ours.keys() & theirs.keys()]
+    return sum(both) // len(both) if both else 0
 
 
 def _require_same_tasks(candidate: Sequence[Scorecard], incumbent: Sequence[Scorecard]) -> None:

@@ -103,28 +103,34 @@ class SandboxConfig(Section):
 class RaceConfig(Section):
     """The race on `dev` (looks after so many attempts a task) and the fresh confirmation on `select`.
 
-    The incumbent plays along in each race until its pool, which all its challengers share, holds `pool` attempts a
-    task. A confirmation takes at most `confirm_attempts` a task of each arm, and may end after a quarter or a half of
-    them; `alpha` is its one-sided error. The looks of the race, which only screen, err with
-    `screen_alpha` between them; `lineage_alpha` bounds the chance that the lineage ever promotes a neutral edit. A
-    candidate is futile when the upper `futility_level` bound of its lead lies below `min_effect` (success, 0..1: the
-    smallest lead worth looking for) and it can't be cheaper either. "Not worse and cheaper" = success above the
-    incumbent's minus `margin`, at least `min_saving` of the tokens saved (40 tasks that all turn out alike bound a loss
-    at 6.3 pp, 16 at 14 pp: with few tasks this way stays shut). Every `root_every` promotions the newest is compared
-    with the root. A root that solves more than `saturation` of `dev` is refused; a lineage stops at `target` success,
-    or after `patience` candidates in a row without a promotion (absent: never).
+    After the first look, which every task is played for, attempts go where the outcome is open: as many in all, spread
+    as (p (1 - p))^`focus` (evolver.spread; 0 = evenly). The incumbent plays along in each race until its pool, which
+    all its challengers share, holds `pool` attempts a task. The looks of the race, which only screen, err with
+    `screen_alpha` between them. A candidate is futile when the upper `futility_level` bound of its lead lies below
+    `min_effect` (success, 0..1: the smallest lead worth looking for) and it can't be cheaper either. "Not worse and
+    cheaper" = success above the incumbent's minus `margin`, at least `min_saving` of the tokens saved (40 tasks that
+    all turn out alike bound a loss at 6.3 pp, 16 at 14 pp: with few tasks this way stays shut).
+
+    What passes is confirmed at once, by at most `confirm_attempts` a task of each arm (it may end after a quarter or a
+    half of them), with a one-sided error of `alpha`; `lineage_alpha` bounds the chance that the lineage ever promotes a
+    neutral edit. A lead below `confirm_from` waits instead: others build on it, and when the authors are done, or the
+    budget is nearly so, the most promising one is confirmed (0 = nothing waits). Every `root_every` promotions the
+    newest is compared with the root. A root that solves more than `saturation` of `dev` is refused; a lineage stops at
+    `target` success, or after `patience` candidates in a row without a promotion (absent: never).
     """
 
     attempts: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 4)
-    pool: Positive = 16
+    focus: Annotated[float, Field(ge=0, le=2)] = 1.0
+    pool: Positive = 6
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
-    screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.04
     lineage_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
     futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
-    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.02
     margin: Annotated[float, Field(ge=0, lt=1)] = 0.08
     min_saving: Annotated[float, Field(gt=0, lt=1)] = 0.1
     confirm_attempts: Positive = 8
+    confirm_from: Annotated[float, Field(ge=0, le=1)] = 0.12
     root_every: Positive = 3
     saturation: Annotated[float, Field(gt=0, le=1)] = 0.98
     target: Annotated[float, Field(gt=0, le=1)] | None = None

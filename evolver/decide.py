@@ -106,7 +106,7 @@ def cheaper_line(rules: RaceConfig, dev: int, select: int) -> str:
 
 
 def race_look(arms: Arms, plan: Sequence[Step], index: int, rules: RaceConfig, seed: int) -> tuple[Look, Comparison]:
-    """The `index`-th look of the race. `arms` hold the attempts that `plan[index]` names."""
+    """The `index`-th look of the race. `arms` hold the attempts that `plan[index]` names, on average over tasks."""
     alpha = spending(plan, rules.screen_alpha)[index]
     found = compare(arms, rules, alpha, seed)
     verdict: Literal["continue", "pass", "futile"] = "continue"
@@ -123,6 +123,13 @@ def race_look(arms: Arms, plan: Sequence[Step], index: int, rules: RaceConfig, s
         verdict=verdict,
     )
     return look, found
+
+
+def waits(found: Comparison, rules: RaceConfig, alpha: float) -> bool:
+    """Whether a candidate that passed its race with this comparison is built upon first, and confirmed at the end at
+    the earliest: it solves more, by less than `confirm_from`. What is cheaper has nothing to wait for."""
+    lead = found.effect.point
+    return shown_by(found, rules, alpha) == {"better"} and lead is not None and lead < rules.confirm_from
 
 
 # --- the verdict ---------------------------------------------------------------------------------------------------
@@ -178,13 +185,14 @@ def undecided(case: Case, rules: RaceConfig, seed: int) -> bool:
 def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
     """The verdict with its reasons. promote: shown in the race, and the same way on fresh attempts, and no guard trips;
     reject: measurably worse, or dearer for no gain, or stopped by a guard; keep: a worthwhile lead is unlikely;
-    inconclusive: the attempts did not suffice.
+    inconclusive: the attempts did not suffice, or the race was passed and the confirmation waits.
 
     Raises UsageError for a guard that the config asks for and that can't be measured.
     """
     played = case.looks[-1].attempts
     reasons = [f"race on dev after {played} attempt{'s' * (played > 1)} a task: {_words(case.race)}"]
     found, guards = None, tuple[GuardResult, ...]()
+    waiting = case.confirmation is None and case.looks[-1].verdict == "pass"
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:
         found, level, routes = confirmed(case, case.confirmation, rules, seed)
@@ -197,7 +205,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         held = " and ".join(ROUTES[route] for route in routes or sorted(raced))
         reasons.append(f"{held}: {'confirmed' if routes else 'not confirmed'} at alpha {level:.3g} (one-sided)")
     else:
-        verdict = _without_promotion(case.race, rules)
+        verdict = "inconclusive" if waiting else _without_promotion(case.race, rules)
     if verdict == "promote" and case.confirmation is not None:
         guards = guard(
             (case.dev, case.confirmation), case.facts, case.candidate.manifest.expected_channel_change, rules, seed
@@ -207,7 +215,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         verdict = "reject"
         reasons.append("rejected: no gain makes up for what a guard stops")
     else:
-        reasons.append(_why(verdict, found or case.race, rules))
+        reasons.append(_waiting(case.race, rules) if waiting else _why(verdict, found or case.race, rules))
     flips_aa, flips_ab = flip_rates(case.dev)
     return Decision(
         id=f"dec-{case.candidate.id}",
@@ -295,6 +303,13 @@ def _why(verdict: str, found: Comparison, rules: RaceConfig) -> str:
         return f"incumbent kept: {upper} is below the smallest lead worth it ({100 * rules.min_effect:g} pp)"
     enough = detectable_effect(found.tasks, max(1, found.attempts // max(1, found.tasks)), rules.alpha)
     return f"inconclusive: {upper}; so many attempts detect a lead of about {100 * enough:.0f} pp (power 80 %)"
+
+
+def _waiting(found: Comparison, rules: RaceConfig) -> str:
+    return (
+        f"waits: a lead of {100 * (found.effect.point or 0):+.1f} pp, below {100 * rules.confirm_from:g} pp, is built "
+        "upon first; the most promising of those that wait is confirmed when the authors are done"
+    )
 
 
 def _too_few(found: Comparison) -> str:

@@ -14,6 +14,7 @@ from evolver.authors.make import make_authors
 from evolver.calibrate import require_fit_judge
 from evolver.errors import BudgetSpent, NotReady
 from evolver.ground import tasks_of
+from evolver.hearing import last_hearing
 from evolver.lab import Lab
 from evolver.population import population_of
 from evolver.race import (
@@ -49,11 +50,14 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
         preflight(lab, grounds)
         await self_checks(lab, population_of(lab.store).lineage[0], grounds.dev)
         await _follow_promotions(lab, distil)
-        while (end := reached(lab, success)) is None:
-            candidate = await next_candidate(lab, seats)
-            if candidate is None:
+        while True:
+            end = reached(lab, success, grounds)
+            if end is not None and end.reason is Stop.TARGET:
                 break
-            decision = await judge(lab, candidate, grounds)
+            candidate = None if end else await next_candidate(lab, seats)
+            decision = await (last_hearing(lab, grounds) if candidate is None else judge(lab, candidate, grounds))
+            if decision is None:
+                break
             for harness_id in (decision.candidate_harness, decision.incumbent_harness):
                 record_evaluation(lab, harness_id, "race", grounds.dev)
                 record_evaluation(lab, harness_id, "confirm", grounds.select)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from evolver.audit import SelfCheck
-from evolver.compare import Arms, Comparison, compare, flip_rates
+from evolver.compare import Arms, Comparison, attempts_in_common, compare, flip_rates
 from evolver.config import changed_fields
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing
@@ -68,8 +68,8 @@ class Pairing:
         """The cards of both on some of the tasks that pair (all of them if None)."""
         kept = set(self.tasks) if tasks is None else set(tasks) & set(self.tasks)
         ours, theirs = ([c for c in s.cards if c.key.task_id in kept] for s in (self.b, self.a))
-        attempts = min((max(c.key.attempt for c in arm) + 1 for arm in (ours, theirs) if arm), default=0)
-        return Arms(ours, theirs, len(kept) if tasks is not None else len(self._reasons), attempts)
+        n_tasks = len(kept) if tasks is not None else len(self._reasons)
+        return Arms(ours, theirs, n_tasks, attempts_in_common(ours, theirs))
 
     def versus(self, tasks: Iterable[str] | None = None) -> Comparison | str:
         """B minus A, or why there is no such thing."""

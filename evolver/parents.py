@@ -11,10 +11,15 @@ from evolver.safeguards import Section
 
 class ArchiveConfig(Section):
     """Whom authors with `parents = "archive"` build on (evolver.archive): the `incumbent` this often, this often one of
-    a cell taken at random (`cells`), else whoever promises most."""
+    a cell taken at random (`cells`), else whoever promises most.
 
-    incumbent: Annotated[float, Field(gt=0, le=1)] = 0.1
-    cells: Annotated[float, Field(ge=0, le=1)] = 0.05
+    `temperature` scales how far draws stray from what is most likely: 1 is Thompson sampling as it is, 0 always takes
+    the most promising one.
+    """
+
+    incumbent: Annotated[float, Field(ge=0, le=1)] = 0.0
+    cells: Annotated[float, Field(ge=0, le=1)] = 0.02
+    temperature: Annotated[float, Field(ge=0, le=1)] = 0.25
 
     @model_validator(mode="after")
     def _shares_of_one(self) -> ArchiveConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Population:
-    """All candidates and decisions of a run, in the order of writing. The root is the candidate without parents."""
+    """All candidates and decisions of a run, in the order of writing. The root is the candidate without parents.
+
+    Of a candidate that was heard after it had waited, the last decision stands and the first is left out.
+    """
 
     candidates: Sequence[Candidate]
     decisions: Sequence[Decision]
+
+    def __post_init__(self) -> None:
+        heard = {decision.candidate_id for decision in self.decisions if decision.heard}
+        if heard:
+            standing = [d for d in self.decisions if d.heard or d.candidate_id not in heard]
+            object.__setattr__(self, "decisions", standing)
 
     @property
     def root(self) -> Candidate | None:
@@ -54,9 +63,22 @@ class Population:
         """Proposed and not yet decided, oldest first."""
         return [c for c in self.candidates if c.parents and c.id not in self.decision_of]
 
+    def waiting(self, teacher: str) -> list[Decision]:
+        """On candidates whose small lead over the present incumbent, played by `teacher`, waits for its confirmation;
+        hidden edits first."""
+        against = self.incumbent, teacher
+        found = [d for d in self.decisions if waits(d) and (d.incumbent_harness, d.teacher) == against]
+        return sorted(found, key=lambda decision: decision.candidate_id not in self.hidden)
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether a waiting candidate was confirmed, or not, and no other has been raced since (hidden edits apart)."""
+        last = next((d for d in reversed(self.decisions) if not (d.heard and d.candidate_id in self.hidden)), None)
+        return last is not None and last.heard
+
     @property
     def since_promotion(self) -> int:
-        """How many candidates in a row were decided without a promotion."""
+        """How many candidates in a row were decided without a promotion; one that waits is one of them."""
         verdicts = [decision.verdict for decision in self.decisions if decision.candidate_id not in self.hidden]
         return next((n for n, verdict in enumerate(reversed(verdicts)) if verdict == "promote"), len(verdicts))
 
@@ -81,19 +103,28 @@ class Population:
         return [c for c in self.candidates if harness_id in c.parents]
 
     def settled_attempts(self, harness_id: str, teacher: str) -> int:
-        """Attempts a task that `harness_id` had on dev, played by `teacher`, when its last decision fell (a root, and
-        any incumbent under a new teacher, starts with one).
+        """Attempts a task, on average, that `harness_id` had on dev, played by `teacher`, when its last decision fell
+        (a root, and any incumbent under a new teacher, starts with one).
 
         A race pools these and no later ones, so that a race cut off half-way is repeated to the same verdict.
         """
-        looks = [
-            look.attempts if harness_id == decision.candidate_harness else max(look.attempts, look.pool)
-            for decision in self.decisions
-            if harness_id in (decision.candidate_harness, decision.incumbent_harness)
-            and decision.teacher in ("", teacher)
-            for look in decision.looks
-        ]
-        return max(looks, default=1)
+        return max((attempts for attempts, _ in self._looks_at(harness_id, teacher)), default=1)
+
+    def settled_spread(self, harness_id: str, teacher: str, tasks: Iterable[str]) -> dict[str, int]:
+        """The same for each of these tasks, which need not have as many."""
+        looks = self._looks_at(harness_id, teacher)
+        return {task: max((spread.get(task, mean) for mean, spread in looks), default=1) for task in tasks}
+
+    def _looks_at(self, harness_id: str, teacher: str) -> list[tuple[int, Mapping[str, int]]]:
+        """Attempts a task by each look of a finished race, on average and where they differ by task."""
+        found: list[tuple[int, Mapping[str, int]]] = []
+        for decision in self.decisions:
+            for look in decision.looks if decision.teacher in ("", teacher) else ():
+                if harness_id == decision.candidate_harness:
+                    found.append((look.attempts, look.spread))
+                elif harness_id == decision.incumbent_harness:
+                    found.append((max(look.attempts, look.pool), look.pool_spread))
+        return found
 
     def confirmations(self) -> int:
         """How often `select` was played, to confirm or against the root: each time takes fresh attempt numbers."""
@@ -105,6 +136,12 @@ class Population:
         that can't enter the lineage is charged nothing."""
         charged = [d for d in self.decisions if d.verdict != "promote" and d.candidate_id not in self.hidden]
         return sum(decision.alpha_spent for decision in charged)
+
+
+def waits(decision: Decision) -> bool:
+    """Whether it says that a candidate passed its race and that its small lead waits."""
+    passed = bool(decision.looks) and decision.looks[-1].verdict == "pass"
+    return passed and decision.verdict == "inconclusive" and decision.confirmation is None
 
 
 def population_of(store: Store) -> Population:
@@ -144,6 +181,11 @@ def by_task(cards: Sequence[Scorecard]) -> dict[str, list[Scorecard]]:
 def tally(cards: Sequence[Scorecard]) -> tuple[int, int]:
     """(attempts solved, attempts)."""
     return sum(card.success is True for card in cards), len(cards)
+
+
+def held(cards: Sequence[Scorecard], mean: int, spread: Mapping[str, int]) -> list[Scorecard]:
+    """The cards of the first attempts at each task: as many as `spread` says, `mean` where it says nothing."""
+    return [card for card in cards if card.key.attempt < spread.get(card.key.task_id, mean)]
 
 
 def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | None]) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from devset.task import Task
@@ -15,7 +14,6 @@ from evolver.channels import call_channel
 from evolver.compare import Arms, detectable_effect
 from evolver.decide import (
     Case,
-    Step,
     against_root,
     confirm_steps,
     decide,
@@ -23,14 +21,25 @@ from evolver.decide import (
     rejected_early,
     steps,
     undecided,
+    waits,
 )
 from evolver.errors import NotReady, UsageError
 from evolver.guards import Facts
 from evolver.judging import judges_of
 from evolver.lab import Attempt, Lab
-from evolver.population import cards_of, final_cards, mean_success, population_of
-from evolver.records import Candidate, Decision, Evaluation, Manifest, Purpose, Rollout, Scorecard
+from evolver.population import (
+    Population,
+    by_task,
+    cards_of,
+    final_cards,
+    held,
+    mean_success,
+    population_of,
+    tally,
+)
+from evolver.records import Candidate, Decision, Evaluation, Look, Manifest, Purpose, Rollout, Scorecard
 from evolver.score import Scored, evaluation, evaluation_id
+from evolver.spread import Counts, Spread, spread, uneven
 
 SMOKE_TASKS = 2
 BROKEN_SHARE = 0.8  # so large a share of failed tool calls, or of blank replies, is no agent's doing
@@ -45,15 +54,22 @@ class Grounds:
     select: Sequence[Task]
 
 
-def interleaved(arms: Mapping[str, range], tasks: Sequence[Task], purpose: Purpose) -> list[Attempt]:
+Numbers = range | Mapping[str, range]  # of attempts at each task, or by task id
+
+
+def interleaved(arms: Mapping[str, Numbers], tasks: Sequence[Task], purpose: Purpose) -> list[Attempt]:
     """Each arm's attempts side by side, task by task, and the arm that goes first alternates: drift favours neither."""
-    rounds = [list(zip(arms, numbers, strict=True)) for numbers in zip_longest(*arms.values())]
+    numbers = {
+        task.id: [(arm, given if isinstance(given, range) else given[task.id]) for arm, given in arms.items()]
+        for task in tasks
+    }
+    turns = max((len(given) for both in numbers.values() for _, given in both), default=0)
     return [
-        Attempt(harness_id, task, purpose, number)
-        for turn, both in enumerate(rounds)
+        Attempt(harness_id, task, purpose, given[turn])
+        for turn in range(turns)
         for position, task in enumerate(tasks)
-        for harness_id, number in (both if (position + turn) % 2 == 0 else reversed(both))
-        if number is not None
+        for harness_id, given in (numbers[task.id] if (position + turn) % 2 == 0 else reversed(numbers[task.id]))
+        if turn < len(given)
     ]
 
 
@@ -121,47 +137,87 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
 
 
 async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
-    """Races the candidate against the incumbent and, when it passes, confirms it on fresh attempts."""
-    population, rules, seed = population_of(lab.store), lab.config.race, lab.config.seed
-    incumbent, challenger = population.incumbent or "", candidate.harness_id
-    fault = await unbuildable(lab, challenger) or await smoke(lab, challenger, grounds.dev)
+    """Races the candidate against the incumbent and, when it passes by enough, confirms it on fresh attempts."""
+    population, rules = population_of(lab.store), lab.config.race
+    incumbent = population.incumbent or ""
+    fault = await unbuildable(lab, candidate.harness_id) or await smoke(lab, candidate.harness_id, grounds.dev)
     if fault is not None:
         return rejected_early(candidate, incumbent, fault, time.time())
-    settled, looks = population.settled_attempts(incumbent, lab.model.id), []
-    plan = steps(rules, settled)
-    for index, (before, step) in enumerate(pairwise((Step(0, settled), *plan))):
-        fresh = {challenger: range(before.attempts, step.attempts), incumbent: range(before.pool, step.pool)}
-        started = time.time()
-        await lab.score(
-            interleaved(fresh, grounds.dev, "race"), label=f"race {candidate.name}, look {index + 1} of {len(plan)}"
-        )
+    case = await _raced(lab, candidate, population, grounds.dev)
+    if case.looks[-1].verdict == "pass" and not waits(case.race, rules, case.looks[-1].alpha):
+        case = await confirm(lab, case, grounds)
+    return await settle(lab, case, grounds)
+
+
+async def _raced(lab: Lab, candidate: Candidate, population: Population, dev: Sequence[Task]) -> Case:
+    """Plays the looks until one decides. What each look asks for follows from settled attempts and the looks before."""
+    rules, seed = lab.config.race, lab.config.seed
+    incumbent, challenger, looks = population.incumbent or "", candidate.harness_id, list[Look]()
+    plan = steps(rules, population.settled_attempts(incumbent, lab.model.id))
+    names = [task.id for task in dev]
+    made = Spread(dict.fromkeys(names, 0), population.settled_spread(incumbent, lab.model.id, names))
+    for index, step in enumerate(plan):
+        before, known = made, _known(lab, population, {challenger: made.candidate, incumbent: made.pool})
+        made = spread(before, (step.attempts, step.pool), known, rules.focus)
+        fresh = {challenger: _more(before.candidate, made.candidate), incumbent: _more(before.pool, made.pool)}
+        started, label = time.time(), f"race {candidate.name}, look {index + 1} of {len(plan)}"
+        await lab.score(interleaved(fresh, dev, "race"), label=label)
         _trip([r for r in _rollouts(lab, incumbent) if r.started_at >= started])
-        dev = Arms(
-            _below(dev_cards(lab, challenger), step.attempts),
-            _below(dev_cards(lab, incumbent), step.pool),
-            len(grounds.dev),
+        arms = Arms(
+            held(dev_cards(lab, challenger), 0, made.candidate),
+            held(dev_cards(lab, incumbent), 0, made.pool),
+            len(dev),
             step.attempts,
         )
-        look, found = race_look(dev, plan, index, rules, seed)
-        looks.append(look)
+        look, found = race_look(arms, plan, index, rules, seed)
+        looks.append(look.model_copy(update={"spread": uneven(made.candidate), "pool_spread": uneven(made.pool)}))
         if look.verdict != "continue":
             break
-    best = max((mean_success(dev_cards(lab, past)) for past in population.lineage), default=0.0)
-    case = Case(candidate, incumbent, tuple(looks), found, dev, None, best, population.alpha_spent)
-    played = population.confirmations() * rules.confirm_attempts
-    if looks[-1].verdict == "pass":
-        case = await _confirm(lab, case, grounds.select, played)
-        case = replace(case, facts=facts_of(lab, case, grounds))
+    return Case(
+        candidate, incumbent, tuple(looks), found, arms, None, best_success(lab, population), population.alpha_spent
+    )
+
+
+def _more(before: Counts, after: Counts) -> dict[str, range]:
+    return {task: range(before[task], after[task]) for task in after}
+
+
+def _known(lab: Lab, population: Population, played: Mapping[str, Counts]) -> dict[str, tuple[int, int]]:
+    """Task id → (solved, scored) over all attempts of finished races, and those of this one: `played` says how many of
+    them each of its arms has."""
+    raced = [c for c in lab.store.all(Scorecard) if c.key.purpose == "race" and c.key.model_id == lab.model.id]
+    names = {card.key.task_id for card in raced}
+    settled = {
+        harness_id: played.get(harness_id) or population.settled_spread(harness_id, lab.model.id, names)
+        for harness_id in {card.key.harness_id for card in raced}
+    }
+    seen = [c for c in final_cards(raced) if c.key.attempt < settled[c.key.harness_id].get(c.key.task_id, 0)]
+    return {task: tally([c for c in part if c.success is not None]) for task, part in by_task(seen).items()}
+
+
+def best_success(lab: Lab, population: Population) -> float:
+    """The highest success on dev (0..1) that a harness of the lineage ever had."""
+    return max((mean_success(dev_cards(lab, past)) for past in population.lineage), default=0.0)
+
+
+async def settle(lab: Lab, case: Case, grounds: Grounds) -> Decision:
+    """The verdict on a case, and for each `root_every`-th promotion what the lineage amounts to.
+
+    Raises UsageError when a promotion rests on a judge that is not fit for it.
+    """
+    population, rules, seed = population_of(lab.store), lab.config.race, lab.config.seed
     decision = decide(case, rules, seed, time.time())
-    if decision.verdict == "promote" and case.confirmation is not None:
-        fresh_cards = [*case.confirmation.candidate, *case.confirmation.incumbent]
-        for one in judges_of([*dev.candidate, *dev.incumbent, *fresh_cards]):
-            require_fit(lab, one, f"the promotion of {candidate.name!r} rests on a judge")
+    if decision.verdict != "promote" or case.confirmation is None:
+        return decision
+    arms = (case.dev, case.confirmation)
+    for one in judges_of([card for arm in arms for card in (*arm.candidate, *arm.incumbent)]):
+        require_fit(lab, one, f"the promotion of {case.candidate.name!r} rests on a judge")
     promotions = len(population.promotions) + 1
-    if decision.verdict == "promote" and promotions > 1 and promotions % rules.root_every == 0:
-        numbers = range(played + rules.confirm_attempts, played + 2 * rules.confirm_attempts)
-        arms = await _fresh(lab, (challenger, population.lineage[0]), grounds.select, numbers)
-        decision = against_root(decision, arms, rules, seed)
+    if promotions > 1 and promotions % rules.root_every == 0:
+        first = (population.confirmations() + 1) * rules.confirm_attempts
+        numbers = range(first, first + rules.confirm_attempts)
+        pair = case.candidate.harness_id, population.lineage[0]
+        decision = against_root(decision, await _fresh(lab, pair, grounds.select, numbers), rules, seed)
     return decision
 
 
@@ -187,16 +243,17 @@ def facts_of(lab: Lab, case: Case, grounds: Grounds) -> Facts:
     )
 
 
-async def _confirm(lab: Lab, case: Case, tasks: Sequence[Task], played: int) -> Case:
-    """Looks at fresh attempts of both arms until they decide; their numbers are above the `played` ones."""
+async def confirm(lab: Lab, case: Case, grounds: Grounds) -> Case:
+    """Looks at fresh attempts of both arms until they decide; the case with these, and what its guards ask for."""
     rules = lab.config.race
+    first = population_of(lab.store).confirmations() * rules.confirm_attempts  # their numbers were never used before
     for index, step in enumerate(confirm_steps(rules)):
         pair = case.candidate.harness_id, case.incumbent_harness
-        arms = await _fresh(lab, pair, tasks, range(played, played + step.attempts))
+        arms = await _fresh(lab, pair, grounds.select, range(first, first + step.attempts))
         case = replace(case, confirmation=arms, confirm_look=index)
         if not undecided(case, rules, lab.config.seed):
             break
-    return case
+    return replace(case, facts=facts_of(lab, case, grounds))
 
 
 async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers: range) -> Arms:
@@ -256,12 +313,10 @@ def dev_success(lab: Lab) -> float:
     """The incumbent's success on dev, 0..1, over the attempts that belong to finished races."""
     population = population_of(lab.store)
     incumbent = population.incumbent or ""
-    return mean_success(_below(dev_cards(lab, incumbent), population.settled_attempts(incumbent, lab.model.id)))
+    cards = dev_cards(lab, incumbent)
+    settled = population.settled_spread(incumbent, lab.model.id, {card.key.task_id for card in cards})
+    return mean_success(held(cards, 0, settled))
 
 
 def dev_cards(lab: Lab, harness_id: str) -> list[Scorecard]:
     return final_cards(cards_of(lab.store.all(Scorecard), harness_id, "race", lab.model.id))
-
-
-def _below(cards: Sequence[Scorecard], attempts: int) -> list[Scorecard]:
-    return [card for card in cards if card.key.attempt < attempts]

@@ -149,20 +149,23 @@ def evaluation(scored: Scored) -> Evaluation:
     """The figures of one harness x model x purpose; attempts are averaged per task first, then over tasks.
 
     `n_unscored` counts the attempts without a success out of tasks x attempts (never run included): they are in no
-    mean. `tokens_per_solved` = all tokens spent / successes; None if a count is unknown or nothing was solved.
+    mean. In a race, where tasks have different numbers of attempts, `attempts` is their mean, rounded, and a task that
+    nobody attempted counts once. `tokens_per_solved` = mean tokens of an attempt / success, both averaged over tasks;
+    None if a count is unknown or nothing was solved.
 
     Raises:
         UsageError: the cards are of several harnesses, models, purposes or task versions, or there are none.
     """
     cards = final_cards(scored.cards)
     key, split = _one_key(cards, scored.tasks)
-    attempts = len({card.key.attempt for card in cards})
+    attempts, missing = _asked(cards, len(scored.tasks))
     done = [card for card in cards if card.success is not None]
     seen = {task.id for task in scored.tasks if task.seen_in_training}
     split_by_family = len(seen) not in (0, len(scored.tasks))
     seed = scored.seed
-    spent = _total([card.tokens for card in done])
-    solved = sum(card.success is True for card in done)
+    solved = sum(per_task(done, success_value).values())
+    tokens = per_task(done, lambda card: card.tokens)
+    known = all(card.tokens is not None for card in done)
     seconds = per_task(done, lambda card: card.seconds)
 
     def success(part: Sequence[Scorecard]) -> Interval:
@@ -177,18 +180,26 @@ def evaluation(scored: Scored) -> Evaluation:
         seed=seed,
         attempts=attempts,
         n_tasks=len(scored.tasks),
-        n_unscored=len(scored.tasks) * attempts - len(done),
+        n_unscored=missing + len(cards) - len(done),
         success=success(done),
         success_seen=success([c for c in done if c.key.task_id in seen]) if split_by_family else None,
         success_unseen=success([c for c in done if c.key.task_id not in seen]) if split_by_family else None,
         rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed, SHARE),
         tokens_per_task=_tokens_interval(done, seed),
-        tokens_per_solved=spent / solved if spent is not None and solved else None,
+        tokens_per_solved=sum(tokens.values()) / solved if known and solved else None,
         cost_usd=_total([card.cost_usd for card in cards]),
         seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
         channels=channel_table(cards, scored.rollouts, scored.harness, seed),
         tasks_sha256=tasks_hash(scored.tasks),
     )
+
+
+def _asked(cards: Sequence[Scorecard], tasks: int) -> tuple[int, int]:
+    """Attempts a task, and how many of them were never run."""
+    most = len({card.key.attempt for card in cards})
+    if cards[0].key.purpose != "race":
+        return most, tasks * most - len(cards)
+    return max(1, round(len(cards) / tasks)), tasks - len({card.key.task_id for card in cards})
 
 
 def evaluation_id(cards: Sequence[Scorecard], tasks: Sequence[Task], seed: int) -> str:

@@ -10,6 +10,7 @@ from evolver.budget import Need
 from evolver.compare import detectable_effect
 from evolver.decide import cheaper_line, confirm_steps, steps
 from evolver.errors import UsageError
+from evolver.hearing import hearing_due
 from evolver.lab import Lab
 from evolver.population import population_of
 from evolver.race import Grounds, dev_cards
@@ -46,19 +47,14 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
         return
     rules, tasks = lab.config.race, len(grounds.dev)
     last, most = steps(rules, 1)[-1], confirm_steps(rules)[-1]
-    need = Need(
-        tasks * (last.attempts + last.pool - 1),
-        *_a_rollout(lab),
-        *_a_judgement(lab),
-        before=max(0, tasks - len(played)) + remaining(lab, tasks),
-        authored=int(any(str(author.kind) == "llm" for author in lab.config.authors)),
-    )
+    heard = 2 * len(grounds.select) * most.attempts
+    need = _need(lab, tasks, max(0, tasks - len(played)) + remaining(lab, tasks) + (heard if rules.confirm_from else 0))
     seen = detectable_effect(tasks, last.attempts, rules.screen_alpha)
     bought = lab.budget.proposals(need)
     lab.tell(
         f"{tasks} dev tasks x {last.attempts} attempts detect a lead of about {100 * seen:.0f} pp (power 80 %); a "
         f"proposal raced to the last look takes {need.rollouts:,} rollouts, its confirmation at most "
-        f"{2 * len(grounds.select) * most.attempts:,} more; the caps buy "
+        f"{heard:,} more{' (kept for the last one)' if rules.confirm_from else ''}; the caps buy "
         + ("any number of them" if bought is None else f"{bought[0]:,} races ({bought[1]})"),
         1, 1, {},
     )  # fmt: skip
@@ -69,6 +65,18 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
             f"{lab.config.min_proposals} say nothing: raise it, take fewer tasks (tasks.dev) or attempts "
             "(race.attempts), or set min_proposals = 0 to start anyway"
         )
+
+
+def _need(lab: Lab, tasks: int, before: int) -> Need:
+    """What a proposal that is raced to the last look takes, after `before` other rollouts."""
+    last = steps(lab.config.race, 1)[-1]
+    return Need(
+        tasks * (last.attempts + last.pool - 1),
+        *_a_rollout(lab),
+        *_a_judgement(lab),
+        before=before,
+        authored=int(any(str(author.kind) == "llm" for author in lab.config.authors)),
+    )
 
 
 def _a_rollout(lab: Lab) -> tuple[float | None, float | None]:
@@ -89,11 +97,17 @@ def _a_judgement(lab: Lab) -> tuple[float | None, float | None]:
     return spent.tokens / spent.rollouts, spent.cost_usd / spent.rollouts
 
 
-def reached(lab: Lab, success: float) -> End | None:
+def reached(lab: Lab, success: float, grounds: Grounds) -> End | None:
     """What ends the search although an author might have another candidate."""
-    rules, waited = lab.config.race, population_of(lab.store).since_promotion
+    rules, population = lab.config.race, population_of(lab.store)
+    waited = population.since_promotion
     if rules.target is not None and success >= rules.target:
         return End(Stop.TARGET, f"the incumbent solves {100 * success:.1f} % of dev, the target is reached")
     if rules.patience is not None and waited >= rules.patience:
         return End(Stop.PLATEAU, f"{waited} candidates in a row brought no promotion")
+    if hearing_due(population, lab.model.id) and not population.pending:
+        heard = 2 * len(grounds.select) * rules.confirm_attempts
+        bought = lab.budget.proposals(_need(lab, len(grounds.dev), heard))
+        if bought is not None and bought[0] < 1:
+            return End(Stop.BUDGET, f"what is left of {bought[1]} is kept for the last hearing")
     return None

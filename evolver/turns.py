@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolver.archive import archive, draw_parent
+from evolver.archive import draw_parent, members_of
 from evolver.config import AuthorConfig, SearchingAuthor
 from evolver.evidence import evidence
 from evolver.lab import Lab
 from evolver.neutral import hidden_neutral
 from evolver.population import Population, population_of
 from evolver.protocols import Author, Evidence, Proposal
-from evolver.records import Candidate, Rollout, Scorecard
+from evolver.records import Candidate
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ def evidence_of(lab: Lab, parent: str | None = None) -> Evidence:
 
 def _drawn(lab: Lab, population: Population) -> str:
     """The parent of this generation; the same one after every resume."""
-    stops = {rollout.id: rollout.stop_reason for rollout in lab.store.all(Rollout)}
-    members = archive(population, lab.store.all(Scorecard), stops, lab.model.id)
+    members = members_of(lab.store, lab.model.id)
     key = f"{lab.config.seed}/{len(population.candidates)}"
     return draw_parent(members, population.incumbent or "", lab.config.archive, key)
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from evolver.chat import Body
-from evolver.compare import Arms, Comparison, compare
+from evolver.compare import Arms, Comparison, attempts_in_common, compare
 from evolver.errors import UsageError
 from evolver.population import Population, final_cards, per_task, population_of, success_value
 from evolver.records import Rollout, Score, Scorecard
@@ -92,7 +92,7 @@ class Material:
         ours, theirs = self.cards.get(candidate, []), self.cards.get(other, [])
         if not ours or not theirs:
             return f"{self.name(other if ours else candidate)} was never played on dev by {self.teacher}"
-        attempts = min(max(card.key.attempt for card in arm) for arm in (ours, theirs)) + 1
+        attempts = attempts_in_common(ours, theirs)
         rules, seed = self.store.config.race, self.store.config.seed
         try:
             found = compare(Arms(ours, theirs, len(self.tasks), attempts), rules, rules.alpha, seed)

@@ -48,7 +48,7 @@ def _card_row(seen: Material, harness_id: str) -> tuple[Cell, ...]:
     success = success_interval(rates, seed)
     known = list(rubric.values())
     gap = mean(known)
-    attempts = max(card.key.attempt for card in cards) + 1
+    missing = len(seen.tasks) - len({card.key.task_id for card in cards})
     tokens = per_task(done, lambda card: card.tokens) if all(card.tokens is not None for card in done) else {}
     seconds = list(per_task(done, lambda card: card.seconds).values())
     label = "parent: " if harness_id == seen.parent.id else "before: "
@@ -60,11 +60,11 @@ def _card_row(seen: Material, harness_id: str) -> tuple[Cell, ...]:
         len(rates),
         len(seen.tasks),
         len(done),
-        len(seen.tasks) * attempts,
+        len(cards) + missing,
         mean(list(tokens.values())),
         tokens_per_solved(cards),
         mean(seconds),
-        flip_rates(Arms((), cards, len(seen.tasks), attempts))[0],
+        flip_rates(Arms((), cards, len(seen.tasks), 1))[0],
     )
 
 

@@ -115,10 +115,16 @@ class FailedProposal(Record):
 
 
 class Look(Record):
-    """One look of the race: the effect on `dev` after so many attempts a task of the candidate and of the incumbent."""
+    """One look of the race: the effect on `dev` after so many attempts a task of the candidate and of the incumbent.
+
+    These are means where tasks have different numbers of them: `spread` (the candidate's) and `pool_spread` then say
+    how many each task has; empty = all as many.
+    """
 
     attempts: int
     pool: int = 0
+    spread: dict[str, int] = Field(default_factory=dict)
+    pool_spread: dict[str, int] = Field(default_factory=dict)
     effect: Interval
     p_value: Unit | None
     alpha: Finite
@@ -143,7 +149,10 @@ class GuardResult(Record):
 
 
 class Decision(Record):
-    """A verdict with its grounds. `teacher` is the id of the model that played both arms; empty in old records."""
+    """A verdict with its grounds. `teacher` is the id of the model that played both arms; empty in old records.
+
+    A candidate whose small lead waited has two: the first says so, the one that was made when it was `heard` stands.
+    """
 
     id: str
     candidate_id: str
@@ -163,6 +172,7 @@ class Decision(Record):
     decided_at: Finite
     guards: tuple[GuardResult, ...] = ()
     teacher: str = ""
+    heard: bool = False
 
 
 class Stage(Record):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolver.archive import Cell, Member, archive, cells, draw_parent
+from evolver.archive import Cell, Member, archive, cells, draw_parent, most_promising
 from evolver.parents import ArchiveConfig
 from evolver.population import Population
 from evolver.records import Scorecard, StopReason
@@ -47,10 +48,12 @@ def test_e31_the_best_parent_is_drawn_most_often_apart_from_the_incumbents_share
 
 
 def test_e31_the_better_of_two_is_drawn_more_often_and_the_more_surely_the_more_it_leads() -> None:
-    rules = ArchiveConfig(incumbent=0.1, cells=0.0)
+    rules = ArchiveConfig(incumbent=0.1, cells=0.0, temperature=1.0)
     counts = [drawn([a_member("good", 4 + lead, 8), a_member("bad", 4, 8)], "good", rules)["bad"] for lead in (0, 1, 3)]
-    assert counts[0] > counts[1] > counts[2] == 0
+    assert counts[0] > counts[1] >= counts[2] == 0
     assert 0.35 * DRAWS < counts[0] < 0.55 * DRAWS
+    cold = ArchiveConfig(incumbent=0.1, cells=0.0, temperature=0.0)
+    assert drawn([a_member("good", 5, 8), a_member("bad", 4, 8)], "bad", cold)["good"] > 0.8 * DRAWS
 
 
 def test_e31_every_cell_has_descendants_and_the_incumbent_always_its_share() -> None:
@@ -64,9 +67,11 @@ def test_e31_every_cell_has_descendants_and_the_incumbent_always_its_share() -> 
 
 
 def test_e31_what_is_uncertain_is_tried_and_how_hard_its_tasks_were_is_no_merit() -> None:
-    rules = ArchiveConfig(incumbent=0.01, cells=0.0)
+    rules = ArchiveConfig(incumbent=0.01, cells=0.0, temperature=1.0)
     sure, unsure = a_member("sure", 17, 32), a_member("unsure", 1, 2)
     assert drawn([sure, unsure], "sure", rules)["unsure"] > 0.2 * DRAWS
+    colder = rules.model_copy(update={"temperature": 0.25})
+    assert 0 < drawn([sure, unsure], "sure", colder)["unsure"] < drawn([sure, unsure], "sure", rules)["unsure"]
     easy = Member("easy", "easy", CELL, {f"dev-{t}": (2, 2) for t in range(10)})  # was only asked what all can do
     whole = Member("whole", "whole", CELL, {f"dev-{t}": (2 * (t < 20), 2) for t in range(30)})
     assert drawn([easy, whole], "whole", rules)["easy"] < 0.7 * DRAWS
@@ -79,6 +84,14 @@ def test_e07_the_same_key_draws_the_same_parent() -> None:
     assert once == again
     assert once != [draw_parent(members, "m0", rules, f"8/{n}") for n in range(50)]
     assert draw_parent([], "m0", rules, "7/0") == "m0"
+
+
+def test_what_is_known_of_a_parent_says_something_of_its_child() -> None:
+    """Both children solved their one task; the one whose parent solves more is the more promising."""
+    root, good = a_member("root", 4, 8), a_member("good", 6, 8)
+    bred = [replace(a_member(name, 1, 1, tasks=1), parent=parent) for name, parent in (("a", "good"), ("b", "root"))]
+    members = [root, replace(good, parent="root"), *bred]
+    assert most_promising(members, {"a", "b"}) == "a" and most_promising(members, {"root", "good"}) == "good"
 
 
 # --- who is in it ----------------------------------------------------------------------------------------------------
@@ -108,6 +121,7 @@ def test_e02_it_holds_what_ran_and_no_other_whatever_the_verdict_was() -> None:
     assert [member.harness_id for member in members] == ["root", "a"]
     assert members[0].tallies == {"dev-0": (1, 1), "dev-1": (0, 1)}
     assert members[1].tallies == {"dev-0": (0, 1)}
+    assert [member.parent for member in members] == [None, "root"]
     assert found() == members
 
 

@@ -61,9 +61,9 @@ async def test_e35_candidates_that_bring_nothing_end_the_search_as_a_plateau(tmp
 
 async def test_e16_caps_that_buy_fewer_than_three_proposals_refuse_to_start(tmp_path: Path) -> None:
     model = Coin(shell_helps)
-    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=100)), model)
+    lab = coin_lab(tmp_path / "run", config(caps=Caps(rollouts=140)), model)
     with pytest.raises(
-        UsageError, match=r"caps.rollouts = 100 buys 1 proposals of 72 rollouts each.*min_proposals = 0"
+        UsageError, match=r"caps.rollouts = 140 buys 1 proposals of 72 rollouts each.*min_proposals = 0"
     ):
         await run(lab, tasks=split_tasks, distil=Students(lab))
     assert model.calls == 0

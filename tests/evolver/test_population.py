@@ -41,6 +41,35 @@ def test_a_race_pools_the_attempts_of_finished_races_only() -> None:
     assert [found.settled_attempts(harness, "m") for harness in ("root", "a", "b")] == [2, 2, 1]
 
 
+def test_where_tasks_have_different_numbers_of_attempts_each_is_settled_by_its_own() -> None:
+    plain = a_decision("a", "root")
+    looks = [look.model_copy(update={"pool": 5, "spread": {"x": 1, "y": 3}}) for look in plain.looks]
+    looks[0] = looks[0].model_copy(update={"pool_spread": {"x": 2, "y": 8}})
+    found = Population([ROOT, A], [plain.model_copy(update={"looks": tuple(looks)}), a_decision("b", "root")])
+    assert found.settled_spread("a", "m", ["x", "y"]) == {"x": 1, "y": 3} and found.settled_attempts("a", "m") == 2
+    assert found.settled_spread("root", "m", ["x", "y", "z"]) == {"x": 2, "y": 8, "z": 5}  # b's race was even: 2 each
+    assert found.settled_spread("c", "m", ["x"]) == {"x": 1}
+
+
+def test_of_a_candidate_that_waited_and_was_heard_the_last_decision_stands() -> None:
+    passed = a_decision("a", "root").looks[0].model_copy(update={"verdict": "pass"})
+    first = a_decision("a", "root", "inconclusive").model_copy(update={"looks": (passed,), "teacher": "m"})
+    other, later = a_decision("b", "root"), a_decision("c", "root").model_copy(update={"id": "dec-c"})
+    before = Population([ROOT, A, B], [first, other])
+    assert before.waiting("m") == [first] and before.waiting("n") == [] and not before.was_heard
+    assert before.since_promotion == 2 and before.alpha_spent == pytest.approx(0.2)
+    heard = first.model_copy(update={"id": "dec-a-heard", "heard": True, "confirmation": passed.effect})
+    for verdict, since, spent in (("promote", 0, 0.1), ("keep", 2, 0.2)):
+        told = heard.model_copy(update={"verdict": verdict})
+        after = Population([ROOT, A, B], [first, other, told])
+        assert after.decisions == [other, told] and after.decision_of["cand-a"] == told
+        assert after.waiting("m") == [] and after.was_heard and after.confirmations() == 1
+        assert (after.since_promotion, after.alpha_spent) == (since, pytest.approx(spent))
+        assert not Population([ROOT, A, B, C], [first, other, told, later]).was_heard
+    promoted = a_decision("b", "root", "promote")
+    assert Population([ROOT, A, B], [first, promoted]).waiting("m") == []  # it was raced against another incumbent
+
+
 def test_confirmations_take_fresh_attempt_numbers() -> None:
     plain = a_decision("a", "root")
     confirmed = Decision.model_validate(plain.model_dump() | {"confirmation": plain.looks[0].effect.model_dump()})

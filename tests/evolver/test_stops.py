@@ -18,6 +18,7 @@ from tests.evolver.cards import Coin, coin_lab, split_tasks
 from tests.evolver.test_loop import Crash, CrashAfter
 
 ROOT, PROPOSAL = 12, 72  # rollouts: 12 tasks, then 2 attempts of the candidate and 4 more of the incumbent on each
+HEARING = 40  # 2 attempts of both on 10 tasks of select
 
 
 def config(caps: Caps, saturation: float = 0.98) -> RunConfig:
@@ -48,7 +49,7 @@ class CrashAtRollout(CrashAfter):
 
 
 async def test_e16_caps_are_judged_with_the_rollouts_of_the_root_before_it_plays(tmp_path: Path) -> None:
-    exact, short = Caps(rollouts=ROOT + 3 * PROPOSAL), Caps(rollouts=ROOT + 3 * PROPOSAL - 1)
+    exact, short = Caps(rollouts=ROOT + HEARING + 3 * PROPOSAL), Caps(rollouts=ROOT + HEARING + 3 * PROPOSAL - 1)
     lab = coin_lab(tmp_path / "short", config(short), model := Coin(even))
     with pytest.raises(UsageError, match="buys 2 proposals"):
         await run(lab, tasks=split_tasks, distil=no_student)
@@ -62,7 +63,7 @@ async def test_e12_e16_a_run_whose_caps_just_sufficed_resumes_wherever_it_was_cu
     tmp_path: Path, played: int
 ) -> None:
     def lab() -> Lab:
-        return coin_lab(tmp_path / "run", config(Caps(rollouts=ROOT + 3 * PROPOSAL)), Coin(even))
+        return coin_lab(tmp_path / "run", config(Caps(rollouts=ROOT + HEARING + 3 * PROPOSAL)), Coin(even))
 
     cut = lab()
     cut.observers.append(CrashAtRollout(played))

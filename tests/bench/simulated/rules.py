@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
@@ -14,14 +14,15 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from devset.task import Split
-from evolver.archive import Cell, Member, draw_parent
-from evolver.compare import Arms, Comparison, compare
+from evolver.archive import Cell, Member, draw_parent, most_promising
+from evolver.compare import Arms, compare
 from evolver.config import RaceConfig
-from evolver.decide import Case, Step, confirm_steps, decide, race_look, steps, undecided
+from evolver.decide import Case, Step, confirm_steps, decide, race_look, steps, undecided, waits
 from evolver.guards import Facts
 from evolver.parents import ArchiveConfig
 from evolver.population import Population, by_task, tally
 from evolver.records import Candidate, Decision, Look, Manifest, Purpose, RolloutKey, Scorecard
+from evolver.spread import Counts, Spread, spread
 
 SIZES = {"dev": 60, "select": 40, "anywhere": 400}
 BETA = (0.405, 0.332)
@@ -29,6 +30,7 @@ TOKENS, TOKEN_SPREAD = 1_000.0, 0.3  # median, and standard deviation of the log
 CLAIM_ATTEMPTS = range(4)
 REPEATS = 20  # a lineage's claim is drawn so often: its bias is wanted, not the luck of one draw
 APPS = 6
+COIN = "coin"
 FACTS = Facts(
     apps={f"{ground}-{task}": (f"app-{task % APPS}",) for ground, size in SIZES.items() for task in range(size)},
     lost=((0, 1), (0, 1)),
@@ -75,6 +77,7 @@ class Rule(Protocol):
     def start(self, root: Agent, rng: np.random.Generator) -> None: ...
     def parent(self) -> Agent: ...  # what the next edit is made to
     def judge(self, candidate: Agent, *, adopt: bool) -> Tally: ...
+    def finish(self) -> bool: ...  # what comes after the last edit; whether it promoted
     def result(self) -> Agent: ...
     def claims(self) -> list[float]: ...
 
@@ -110,6 +113,9 @@ class StrictMean:
         if won and adopt:
             self.bar, self.agent = score, candidate
         return Tally(won, won)
+
+    def finish(self) -> bool:
+        return False
 
     def claims(self) -> list[float]:
         return [self.bar - self.first]
@@ -163,16 +169,23 @@ class HarnessEvolve:
             self.incumbent, self.agent, self.best = found, candidate, max(self.best, found.S)
         return Tally(passed, won)
 
+    def finish(self) -> bool:
+        return False
+
     def claims(self) -> list[float]:
         return [self.incumbent.S - self.first]
 
 
 @dataclass
 class Ours:
-    """The race on dev and the fresh confirmation on select, decided by `evolver.decide`; parents from the archive."""
+    """The race on dev and the fresh confirmation on select, decided by `evolver.decide`; parents from the archive.
+
+    `alone`: each candidate is taken for the only one of its run, so that one whose small lead waits is heard at once.
+    """
 
     rules: RaceConfig = field(default_factory=RaceConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    alone: bool = False
     rollouts: int = 0
     own: int = 0  # of these, the candidates' in their races
     pool: int = 0  # of these, the incumbents' in races
@@ -180,93 +193,130 @@ class Ours:
     def start(self, root: Agent, rng: np.random.Generator) -> None:
         self.rng, self.rollouts = rng, 0
         self.root = self.agent = root
-        self.holder, self.decisions = "root", list[Decision]()
-        self.cards = self._tossed("root", root, "race", range(1))
-        self.agents = {"root": root}
-        self.tallies: dict[str, dict[str, tuple[int, int]]] = {"root": tallies(self.cards)}
+        self.holder = self.drawn = "root"
+        self.made, self.decisions = [_made("root", ())], list[Decision]()
+        self.agents, self.cases = {"root": root}, dict[str, Case]()
+        self.names = [f"dev-{task}" for task in range(SIZES["dev"])]
+        self.counts: dict[str, Counts] = {"root": dict.fromkeys(self.names, 1)}
+        self.known = dict.fromkeys(self.names, (0, 0))
+        self.cards = {"root": self._tossed("root", "race", {task: range(1) for task in self.names})}
         self.key = f"{rng.integers(2**31)}"
 
     def parent(self) -> Agent:
         """Drawn by `evolver.archive`; the root is a cell of its own, all edits are of one kind."""
-        self.tallies[self.holder] = tallies(self.cards)
-        members = [
-            Member(name, name, Cell("root" if name == "root" else "F", None, "gui"), held)
-            for name, held in self.tallies.items()
+        key = f"{self.key}/{len(self.decisions)}"
+        self.drawn = draw_parent(self._members(), self.holder, self.archive, key)
+        return self.agents[self.drawn]
+
+    def _members(self) -> list[Member]:
+        return [
+            Member(
+                one.harness_id,
+                one.name,
+                Cell("F" if one.parents else "root", None, "gui"),
+                tallies(self.cards[one.harness_id]),
+                next(iter(one.parents), None),
+            )
+            for one in self.made
         ]
-        return self.agents[draw_parent(members, self.holder, self.archive, f"{self.key}/{len(self.decisions)}")]
 
     def result(self) -> Agent:
         return self.agent
 
-    def _tossed(self, name: str, agent: Agent, purpose: Purpose, numbers: range) -> list[Scorecard]:
+    def _tossed(self, name: str, purpose: Purpose, numbers: Mapping[str, range]) -> list[Scorecard]:
         split: Split = "dev" if purpose == "race" else "select"
-        chances = agent.chances[split]
-        solved = self.rng.random((len(numbers), len(chances))) < chances
-        tokens = self.rng.lognormal(np.log(TOKENS), TOKEN_SPREAD, solved.shape)
-        self.rollouts += solved.size
-        return [
+        chances = self.agents[name].chances[split]
+        tossed = [(task, int(task.rpartition("-")[2]), number) for task, given in numbers.items() for number in given]
+        solved = self.rng.random(len(tossed)) < chances[[position for _, position, _ in tossed]]
+        tokens = self.rng.lognormal(np.log(TOKENS), TOKEN_SPREAD, len(tossed))
+        self.rollouts += len(tossed)
+        cards = [
             Scorecard.model_construct(
-                rollout_id=f"{name}-{split}-{task}-{number}",
+                rollout_id=f"{name}-{task}-{number}",
                 key=RolloutKey.model_construct(
-                    purpose=purpose, harness_id=name, model_id="coin", task_id=f"{split}-{task}", task_hash="1",
-                    split=split, attempt=number, seed=0,
+                    purpose=purpose, harness_id=name, model_id=COIN, task_id=task, task_hash="1", split=split,
+                    attempt=number, seed=0,
                 ),
-                checker_hash="1", scores=(), success=bool(solved[row, task]), rubric=float(solved[row, task]),
-                error=None, channel="gui", tokens=int(tokens[row, task]), cost_usd=0.0, seconds=1.0,
+                checker_hash="1", scores=(), success=bool(won), rubric=float(won),
+                error=None, channel="gui", tokens=int(taken), cost_usd=0.0, seconds=1.0,
             )
-            for row, number in enumerate(numbers)
-            for task in range(len(chances))
+            for (task, _, number), won, taken in zip(tossed, solved, tokens, strict=True)
         ]  # fmt: skip
+        if purpose == "race":
+            for card in cards:
+                before = self.known[card.key.task_id]
+                self.known[card.key.task_id] = (before[0] + bool(card.success), before[1] + 1)
+        return cards
 
     def judge(self, candidate: Agent, *, adopt: bool) -> Tally:
-        turn = len(self.decisions)
-        made, dev, looks, found = self._raced(candidate, turn)
-        passed = looks[-1].verdict == "pass"
-        spent = Population([], self.decisions).alpha_spent
-        case = Case(made, self.holder, looks, found, dev, None, best_success=0.0, spent=spent, facts=FACTS)
-        fresh = Arms([], [], SIZES["select"], 0)
-        for index, (before, step) in enumerate(pairwise((Step(0, 0), *confirm_steps(self.rules)))):
-            if passed and (index == 0 or undecided(case, self.rules, turn)):
-                more = range(before.attempts, step.attempts)
-                ours = [*fresh.candidate, *self._tossed(made.name, candidate, "confirm", more)]
-                theirs = [*fresh.incumbent, *self._tossed(self.holder, self.agent, "confirm", more)]
-                fresh = Arms(ours, theirs, fresh.n_tasks, step.attempts)
-                case = replace(case, confirmation=fresh, confirm_look=index)
-        self.decisions.append(decide(case, self.rules, turn, 0.0))
-        self.agents[made.name], self.tallies[made.name] = candidate, tallies(dev.candidate)
-        promoted = self.decisions[-1].verdict == "promote"
-        if promoted and adopt:
-            self.holder, self.agent, self.cards = made.name, candidate, list(dev.candidate)
-        return Tally(passed, promoted)
+        name = f"c{len(self.made)}"
+        self.agents[name] = candidate
+        self.made.append(_made(name, (self.drawn,)))
+        case = self.cases[name] = self._raced(self.made[-1])
+        passed = case.looks[-1].verdict == "pass"
+        if passed and (self.alone or not waits(case.race, self.rules, case.looks[-1].alpha)):
+            case = self._confirmed(case)
+        decision = decide(case, self.rules, len(self.made), 0.0)
+        return Tally(passed, self._keep(decision, adopt=adopt))
 
-    def _raced(self, candidate: Agent, turn: int) -> tuple[Candidate, Arms, tuple[Look, ...], Comparison]:
-        made = Candidate(
-            id=f"cand-{turn}", name=f"c{turn}", harness_id=f"c{turn}", parents=(self.holder,), author="bench",
-            components=(), changes=(), manifest=Manifest(why="simulated"), proposed_at=0.0,
-        )  # fmt: skip
-        settled, tasks = len(self.cards) // SIZES["dev"], SIZES["dev"]
-        plan, looks, ours = steps(self.rules, settled), list[Look](), list[Scorecard]()
-        for index, (before, step) in enumerate(pairwise((Step(0, settled), *plan))):
-            ours += self._tossed(made.name, candidate, "race", range(before.attempts, step.attempts))
-            self.cards += self._tossed(self.holder, self.agent, "race", range(before.pool, step.pool))
-            self.own += (step.attempts - before.attempts) * tasks
-            self.pool += (step.pool - before.pool) * tasks
-            dev = Arms(ours, self.cards, tasks, step.attempts)
-            look, found = race_look(dev, plan, index, self.rules, turn)
+    def finish(self) -> bool:
+        """The last hearing; whether it promoted."""
+        waiting = {d.candidate_harness for d in Population(self.made, self.decisions).waiting(COIN)}
+        if not waiting:
+            return False
+        case = self._confirmed(self.cases[most_promising(self._members(), waiting)])
+        decision = decide(case, self.rules, len(self.made), 0.0)
+        return self._keep(decision.model_copy(update={"heard": True}), adopt=True)
+
+    def _keep(self, decision: Decision, *, adopt: bool) -> bool:
+        self.decisions.append(decision)
+        promoted = decision.verdict == "promote"
+        if promoted and adopt:
+            self.holder = decision.candidate_harness
+            self.agent = self.agents[self.holder]
+        return promoted
+
+    def _raced(self, made: Candidate) -> Case:
+        looks, ours = list[Look](), made.harness_id
+        plan = steps(self.rules, sum(self.counts[self.holder].values()) // len(self.names))
+        arms = Spread(dict.fromkeys(self.names, 0), self.counts[self.holder])
+        self.cards[ours] = []
+        for index, step in enumerate(plan):
+            before, arms = arms, spread(arms, (step.attempts, step.pool), self.known, self.rules.focus)
+            for name, old, new in ((ours, before.candidate, arms.candidate), (self.holder, before.pool, arms.pool)):
+                self.cards[name] += self._tossed(name, "race", {t: range(old[t], new[t]) for t in self.names})
+            self.own += sum(arms.candidate.values()) - sum(before.candidate.values())
+            self.pool += sum(arms.pool.values()) - sum(before.pool.values())
+            dev = Arms(list(self.cards[ours]), list(self.cards[self.holder]), len(self.names), step.attempts)
+            look, found = race_look(dev, plan, index, self.rules, len(self.made))
             looks.append(look)
             if look.verdict != "continue":
                 break
-        return made, dev, tuple(looks), found
+        self.counts |= {ours: arms.candidate, self.holder: arms.pool}
+        spent = Population(self.made, self.decisions).alpha_spent
+        return Case(made, self.holder, tuple(looks), found, dev, None, best_success=0.0, spent=spent, facts=FACTS)
+
+    def _confirmed(self, case: Case) -> Case:
+        fresh, select = Arms([], [], SIZES["select"], 0), [f"select-{task}" for task in range(SIZES["select"])]
+        for index, (before, step) in enumerate(pairwise((Step(0, 0), *confirm_steps(self.rules)))):
+            more = dict.fromkeys(select, range(before.attempts, step.attempts))
+            ours = [*fresh.candidate, *self._tossed(case.candidate.name, "confirm", more)]
+            theirs = [*fresh.incumbent, *self._tossed(case.incumbent_harness, "confirm", more)]
+            fresh = Arms(ours, theirs, fresh.n_tasks, step.attempts)
+            case = replace(case, confirmation=fresh, confirm_look=index)
+            if not undecided(case, self.rules, len(self.made)):
+                break
+        return case
 
     def claims(self) -> list[float]:
         """The incumbent against the root on fresh attempts of both, paid for once and drawn `REPEATS` times."""
         if self.agent is self.root:
             return [0.0]
         before, drawn = self.rollouts, []
+        more = {f"select-{task}": CLAIM_ATTEMPTS for task in range(SIZES["select"])}
         for _ in range(REPEATS):
             self.rollouts = before
-            ours = self._tossed("new", self.agent, "confirm", CLAIM_ATTEMPTS)
-            theirs = self._tossed("root", self.root, "confirm", CLAIM_ATTEMPTS)
+            ours, theirs = (self._tossed(name, "confirm", more) for name in (self.holder, "root"))
             claimed = Arms(ours, theirs, SIZES["select"], len(CLAIM_ATTEMPTS))
             drawn.append(compare(claimed, self.rules, 0.05, 0).effect.point or 0.0)
         return drawn
@@ -274,3 +324,10 @@ class Ours:
     def stepwise(self) -> float:
         """What the promotions claim one by one, on the attempts that confirmed them."""
         return sum(d.confirmation.point or 0.0 for d in self.decisions if d.verdict == "promote" and d.confirmation)
+
+
+def _made(name: str, parents: tuple[str, ...]) -> Candidate:
+    return Candidate(
+        id=f"cand-{name}", name=name, harness_id=name, parents=parents, author="bench", components=(), changes=(),
+        manifest=Manifest(why="simulated"), proposed_at=0.0,
+    )  # fmt: skip
