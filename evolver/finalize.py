@@ -18,6 +18,7 @@ from evolver.compare import Arms, compare, flip_rates
 from evolver.disk import make_folder, on_disk, replace
 from evolver.errors import UsageError
 from evolver.ground import tasks_of, with_imported
+from evolver.hearing import hearing_due
 from evolver.intervals import DIFFERENCE, mcnemar_p, mean_interval, nothing, success_interval
 from evolver.lab import Attempt, Lab
 from evolver.opening import own_tasks
@@ -181,7 +182,10 @@ def _notes(lab: Lab, uncovered: bool) -> tuple[str, ...]:
     if before:
         why = ", ".join(dict.fromkeys(opening.why for opening in before))
         notes.append(f"test had been opened {len(before)} times before, for: {why}")
-    waiting = population_of(lab.store).pending
-    if waiting:
-        notes.append(f"{len(waiting)} candidates were never decided")
+    population = population_of(lab.store)
+    if population.pending:
+        notes.append(f"{len(population.pending)} candidates were never decided")
+    if hearing_due(population, lab.model.id):
+        small = len(population.waiting(lab.model.id))
+        notes.append(f"{small} small leads wait, none of them was heard: the run did not come to its end")
     return tuple(notes)

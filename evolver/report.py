@@ -81,6 +81,10 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
     if population.decisions:
         allowed = store.config.race.lineage_alpha
         lines.append(f"errors: {population.alpha_spent:.4f} of {allowed:g} spent (chance of promoting a neutral edit)")
+    waiting = [_name(d.candidate_harness, names) for d in population.waiting(store.config.teacher_id)]
+    if waiting:
+        then = "another one was heard" if population.was_heard else "the most promising is confirmed at the end"
+        lines.append(f"small leads that wait: {', '.join(waiting)}; {then}")
     asked = {
         split: max((e.n_tasks for e in store.all(Evaluation) if e.split == split), default=0)
         for split in ("dev", "select")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from evolver.budget import Spent
 from evolver.compare import MIN_BOTH_SOLVE, MIN_COVERAGE
-from evolver.config import Cap
+from evolver.config import Cap, RaceConfig
 from evolver.decide import cheaper_line, confirm_level, confirm_steps, steps
 from evolver.evidence.material import Material
 from evolver.evidence.sheet import Cell, Column, Sheet
@@ -14,6 +14,8 @@ from evolver.guards import LIMITS
 from evolver.ledger import ROLES
 from evolver.records import LedgerEntry
 from evolver.safeguards import GuardsConfig
+
+OPEN = " (on average: each is asked once, and then those more often whose outcome is open)"
 
 
 def acceptance(seen: Material) -> str:
@@ -27,8 +29,8 @@ def acceptance(seen: Material) -> str:
     route = [f"- {cheaper_line(rules, len(seen.tasks), select)}"] if select else []
     lines = [
         f"A candidate is raced against the incumbent on {len(seen.tasks)} dev tasks, looked at after {looks} "
-        f"attempts a task. It passes when it is shown (one-sided, {100 * rules.screen_alpha:g} % over all looks) that "
-        "it",
+        f"attempts a task{OPEN if rules.focus else ''}. It passes when it is shown (one-sided, "
+        f"{100 * rules.screen_alpha:g} % over all looks) that it",
         "",
         "- **solves more** tasks, or",
         f"- is **not worse and cheaper**: success at most {100 * rules.margin:g} pp below the incumbent's, and at "
@@ -40,6 +42,7 @@ def acceptance(seen: Material) -> str:
         f"attempts of both arms ({fresh} a task) at `select` tasks, which no author is ever shown. Only what is shown "
         "there again, in the same way, is promoted: an edit that fits the dev tasks alone fails here.",
         "",
+        *_small_leads(rules),
         f"- errors: {spent:.4f} of {rules.lineage_alpha:g} spent for this lineage; the next confirmation has level "
         f"{level:.3g}",
         *route,
@@ -52,6 +55,16 @@ def acceptance(seen: Material) -> str:
         "attempts",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _small_leads(rules: RaceConfig) -> list[str]:
+    if not rules.confirm_from:
+        return []
+    return [
+        f"A lead of less than {100 * rules.confirm_from:g} pp is not confirmed at once: it waits, others build on it, "
+        "and the most promising of those that wait is confirmed when the authors are done.",
+        "",
+    ]
 
 
 def _guards(chosen: GuardsConfig) -> str:
