@@ -14,6 +14,8 @@ import secrets
 import signal
 import socket
 import threading
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -27,12 +29,18 @@ HOST = "127.0.0.1"
 STORE_BYTES = 80 << 20  # the least that Ray takes: nothing large goes through it
 LET_GO_S = 30.0
 HIRE_S = 300.0
-STARTS = 4
+STARTS, START_S = 2, 300.0
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Read when Ray is imported: one that is for a single machine keeps all of its sockets on the loopback address.
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 # Ports that are fixed beforehand: for one that is not, Ray gives the process that opens it 15 s, and then gives up.
-PORTS = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+PORTS = (
+    "gcs_server_port",
+    "metrics_agent_port",
+    "metrics_export_port",
+    "runtime_env_agent_port",
+    "dashboard_agent_listen_port",
+)
 
 
 class Hired:
@@ -61,7 +69,7 @@ class RayCrew(SlotCrew):
     def __init__(self, spec: WorkerSpec, workers: int, address: str | None = None) -> None:
         super().__init__(spec, workers)
         stop = signal.getsignal(signal.SIGTERM)
-        self._ray, self._cluster = _started(workers, address)
+        self._ray, self._processes = _started(workers, address)
         if stop is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, stop)  # Ray takes it for itself
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(
@@ -84,8 +92,7 @@ class RayCrew(SlotCrew):
     async def aclose(self) -> None:
         await super().aclose()
         await asyncio.to_thread(self._ray.shutdown)
-        if self._cluster is not None:
-            await asyncio.to_thread(self._cluster.shutdown)
+        await asyncio.to_thread(_end, self._processes)
 
 
 class _Far:
@@ -115,8 +122,8 @@ class _Far:
         self._ray.kill(self.actor, no_restart=True)
 
 
-def _started(workers: int, address: str | None) -> tuple[Any, Any]:
-    """The module, connected, and the cluster that was started for it (None: it was there)."""
+def _started(workers: int, address: str | None) -> tuple[Any, list[psutil.Process]]:
+    """The module, connected, and the processes that were started for it."""
     os.environ.update(QUIET if address is not None else QUIET | ALONE)
     try:
         import ray
@@ -132,23 +139,21 @@ def _started(workers: int, address: str | None) -> tuple[Any, Any]:
             engine.init(address=address, ignore_reinit_error=True, **quiet)
         except ConnectionError as error:
             raise NotReady(f"no Ray cluster at {address} ({error}): start one, or leave `address` out") from None
-        return engine, None
+        return engine, []
     for start in range(STARTS):
-        others = psutil.Process().children()
+        address, processes = _node(workers)
         try:
-            cluster = _cluster(workers)
+            _connect(engine, address, processes, quiet)
             break
-        except Exception as error:  # Ray's own; a busy machine is too slow for its half minute
-            for child in set(psutil.Process().children()) - set(others):
-                child.kill()  # what Ray leaves of a start that failed would slow the next one down
+        except Exception as error:  # Ray's own
+            _end(processes)
             if start + 1 == STARTS:
                 raise NotReady(f"Ray does not start here: {error}") from error
-    engine.init(address=cluster.address, ignore_reinit_error=True, **quiet)
-    return engine, cluster
+    return engine, processes
 
 
-def _cluster(workers: int) -> Any:
-    """Ray on this machine, for this process alone, with no more processes than it needs."""
+def _node(workers: int) -> tuple[str, list[psutil.Process]]:
+    """Starts Ray on this machine, for this process alone and with no more processes than it needs; its address."""
     from ray.cluster_utils import Cluster
 
     with ExitStack() as bound:
@@ -159,7 +164,37 @@ def _cluster(workers: int) -> Any:
             free[name] = one.getsockname()[1]
     less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
     node = {"node_ip_address": HOST, "num_cpus": workers, "object_store_memory": STORE_BYTES, **less, **free}
-    return Cluster(initialize_head=True, connect=False, head_node_args=node)
+    before = psutil.Process().children()
+    with suppress(
+        Exception
+    ):  # it waits for half a minute: on a busy machine Ray is there later, or `_connect` says why
+        Cluster(initialize_head=True, connect=False, head_node_args=node)
+    return f"{HOST}:{free['gcs_server_port']}", list(set(psutil.Process().children()) - set(before))
+
+
+def _connect(engine: Any, address: str, processes: Sequence[psutil.Process], quiet: dict[str, Any]) -> None:
+    """Waits until Ray answers. Raises what it says when a process of it is dead, or when it takes too long."""
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            engine.init(address=address, ignore_reinit_error=True, **quiet)
+            return
+        except Exception:  # Ray's own, of several kinds
+            engine.shutdown()
+            if time.monotonic() > until or not all(map(_runs, processes)):
+                raise
+            time.sleep(1)
+
+
+def _runs(process: psutil.Process) -> bool:
+    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=LET_GO_S)
 
 
 def _unsaid(data: object, ignore_prefix: bool) -> None:
