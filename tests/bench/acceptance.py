@@ -71,8 +71,8 @@ class Trials:
 def trials(rule: Rule, gain: float, runs: int, edits: int) -> Trials:
     found, late, rollouts = [], [], 0
     for run in range(runs):
-        root = Agent.drawn(np.random.default_rng((1, run)))
-        rule.start(root, np.random.default_rng((2, run)))
+        root = Agent.drawn(np.random.default_rng((21, run)))
+        rule.start(root, np.random.default_rng((22, run)))
         edited = root.edited(gain)
         found.append([rule.judge(edited, adopt=False) for _ in range(edits)])
         late.append(rule.finish())
@@ -96,9 +96,9 @@ def lineages(rule: Rule, generations: int = GENERATIONS, count: int = LINEAGES) 
     """The same roots and edits for every rule; a longer lineage begins with the edits of a shorter one."""
     found = []
     for run in range(count):
-        rng = np.random.default_rng((3, run))
+        rng = np.random.default_rng((23, run))
         root = Agent.drawn(rng)
-        rule.start(root, np.random.default_rng((4, run)))
+        rule.start(root, np.random.default_rng((24, run)))
         for gain in rng.choice(EDITS, size=generations, p=SHARES):
             rule.judge(rule.parent().edited(float(gain)), adopt=True)
         rule.finish()
