@@ -37,7 +37,8 @@ from evolver.rounds.reader import check_round
 from evolver.rounds.watch import Schedule, Watch
 from evolver.testing.rounds import COST, NoopSpec
 
-TASKS, UNITS, WORKERS = 2_000, 1_000_000, 2
+TASKS, UNITS = 2_000, 1_000_000
+NOOP_WORKERS, REAL_WORKERS = 2, 4  # a real unit waits for windows half of its time
 KILL_EVERY_S, DRIVER_KILLS = 10.0, 2
 LEASE_UNITS, SHARD_UNITS = 2_000, 20_000
 PROBE_EVERY = 2_000  # calls
@@ -58,8 +59,9 @@ async def drive_noop(out: Path, units: int, pause_s: float) -> None:
     refs = [TaskRef(f"task-{n}", f"{n:064d}") for n in range(1_000)]
     plan = Plan(CAPSULE_ID, "none", "none", "noop", "none", refs, units, shard_units=min(SHARD_UNITS, units // 4))
     round_ = Round.open(out, plan)
-    crew = RayCrew(NoopSpec(out, CAPSULE_ID, pause_s, bills), WORKERS)
-    rules = Rules(lease_units=min(LEASE_UNITS, units // 40), unit_nusd=COST.nusd, deadline_s=60.0, workers=WORKERS)
+    crew = RayCrew(NoopSpec(out, CAPSULE_ID, pause_s, bills), NOOP_WORKERS)
+    lease = min(LEASE_UNITS, units // 40)
+    rules = Rules(lease_units=lease, unit_nusd=COST.nusd, deadline_s=60.0, workers=NOOP_WORKERS)
     try:
         await Driver(round_, crew, rules, Watch(round_.book, Schedule(), units)).run()
     finally:
@@ -67,10 +69,10 @@ async def drive_noop(out: Path, units: int, pause_s: float) -> None:
         round_.close()
 
 
-async def drive_real(out: Path, capsule: Path, units: int) -> None:
+async def drive_real(out: Path, capsule: Path, units: int, workers: int) -> None:
     from evolver.rounds.start import RoundSettings, Wanted, generate
 
-    settings = RoundSettings(workers=WORKERS, shard_units=max(10, units // 20), probe_every=PROBE_EVERY)
+    settings = RoundSettings(workers=workers, shard_units=max(10, units // 20), probe_every=PROBE_EVERY)
     await generate(Wanted(capsule, "train", out, units, "ray", settings), lambda *told: None, lambda line: None)
 
 
@@ -157,8 +159,8 @@ class Disturber:
             self.seen.seconds += now - before
             share = self.wish.share
             with suppress(psutil.Error):
-                if share > 0:
-                    self.seen.memory.append(round(driver.memory_info().rss / (1 << 20), 1))
+                if share > 0 and (held := driver.memory_info().rss):  # none once it is dead
+                    self.seen.memory.append(round(held / (1 << 20), 1))
                 if self.wish.kill_every_s and now - killed > self.wish.kill_every_s and (alive := workers_of(driver)):
                     killed = now
                     self.rng.choice(alive).kill()
@@ -326,7 +328,8 @@ def real(options: argparse.Namespace, folder: Path) -> bool:
         made_capsule(capsule, backend=open_backend(spares=0).name)
 
     def argv(out: Path) -> list[str]:
-        return [*ME, "--drive", str(out), "--capsule", str(capsule), "--tasks", str(options.tasks)]
+        n, workers = str(options.tasks), str(options.workers)
+        return [*ME, "--drive", str(out), "--capsule", str(capsule), "--tasks", n, "--workers", workers]
 
     return compared("real", options.tasks, argv, folder, options)
 
@@ -340,6 +343,7 @@ def main() -> int:
     parser.add_argument("--only", choices=tuple(HALVES), help="one of the two halves")
     parser.add_argument("--tasks", type=int, default=TASKS, help="real units")
     parser.add_argument("--units", type=int, default=UNITS, help="units that play nothing")
+    parser.add_argument("--workers", type=int, default=REAL_WORKERS, help=f"of real units (default {REAL_WORKERS})")
     parser.add_argument("--kill-every", type=float, default=KILL_EVERY_S, help="seconds between killed workers")
     parser.add_argument("--driver-kills", type=int, default=DRIVER_KILLS)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that a lease of no-op units lasts at least")
@@ -348,7 +352,7 @@ def main() -> int:
     parser.add_argument("--capsule", type=Path, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive is not None and options.capsule is not None:
-        asyncio.run(drive_real(options.drive, options.capsule, options.tasks))
+        asyncio.run(drive_real(options.drive, options.capsule, options.tasks, options.workers))
         return 0
     if options.drive is not None:
         asyncio.run(drive_noop(options.drive, options.units, options.pause))
