@@ -166,7 +166,8 @@ def evaluation(scored: Scored) -> Evaluation:
     solved = sum(per_task(done, success_value).values())
     tokens = per_task(done, lambda card: card.tokens)
     known = all(card.tokens is not None for card in done)
-    seconds = per_task(done, lambda card: card.seconds)
+    seconds, costs = (per_task(done, value) for value in (lambda card: card.seconds, lambda card: card.cost_usd))
+    billed = bool(done) and all(card.cost_usd is not None for card in done)
 
     def success(part: Sequence[Scorecard]) -> Interval:
         return success_interval(list(per_task(part, success_value).values()), seed)
@@ -191,6 +192,7 @@ def evaluation(scored: Scored) -> Evaluation:
         seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
         channels=channel_table(cards, scored.rollouts, scored.harness, seed),
         tasks_sha256=tasks_hash(scored.tasks),
+        cost_per_task=sum(costs.values()) / len(costs) if billed else None,
     )
 
 

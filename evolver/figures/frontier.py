@@ -78,7 +78,8 @@ def _priced(story: Story, made: Evaluation, measure: Measure) -> Priced:
         cost, low, high = made.tokens_per_task.point, made.tokens_per_task.low, made.tokens_per_task.high
     elif measure == "money":
         tries = made.n_tasks * made.attempts
-        cost = None if made.cost_usd is None or not tries else made.cost_usd / tries
+        total = None if made.cost_usd is None or not tries else made.cost_usd / tries  # as old records have it
+        cost = total if made.cost_per_task is None else made.cost_per_task
     else:
         cost = made.seconds_per_task
     harness = made.harness_id

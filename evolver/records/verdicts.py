@@ -54,6 +54,7 @@ class Evaluation(Record):
     seconds_per_task: Finite | None
     channels: tuple[ChannelRow, ...]
     tasks_sha256: str
+    cost_per_task: Finite | None = None  # dollars of an attempt, averaged over tasks; None in old records too
 
 
 class Flip(Record):

@@ -180,6 +180,15 @@ def test_attempts_are_averaged_per_task_first_and_unseen_families_shown_apart() 
     assert found.tokens_per_solved == pytest.approx(16_000 / 12)
 
 
+def test_a_task_that_a_race_asked_more_often_counts_once() -> None:
+    often = [a_card("b", 0, attempt == 0, attempt, tokens=5_000, cost_usd=0.5) for attempt in range(5)]
+    found = evaluate([*often, *(a_card("b", t, True, cost_usd=0.1) for t in (1, 2)), a_card("b", 3, None)], 5)
+    assert (found.n_tasks, found.attempts, found.n_unscored) == (5, 2, 2)  # one unscored, one task never attempted
+    assert found.success.point == pytest.approx((0.2 + 2) / 3)
+    assert found.tokens_per_solved == pytest.approx((5_000 + 2_000) / 2.2)
+    assert found.cost_per_task == pytest.approx(0.7 / 3) and found.cost_usd == pytest.approx(2.7)
+
+
 def test_e29_e21_s45_an_unscored_attempt_is_counted_and_in_no_mean() -> None:
     cards = [a_card("b", t, None if t < 3 else True) for t in range(6)]
     found = evaluate(cards, 8)
