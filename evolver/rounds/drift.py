@@ -15,7 +15,7 @@ import math
 
 from evolver.records import Finite, Record
 
-FACTORS = (1.5, 2.0, 4.0, 8.0, 32.0)  # alternatives, as multiples of the expected odds
+FACTORS = (1.25, 1.5, 2.0, 4.0, 8.0, 32.0)  # alternatives, as multiples of the expected odds
 BOUND_LEVEL = 0.001  # with which the first looks bound what is to be expected
 LEAST = 1e-4
 
