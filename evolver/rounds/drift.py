@@ -1,11 +1,11 @@
 """Whether an instrument has drifted: a test that may be looked at after every observation, with a bounded chance that a
 whole round without drift raises any alarm.
 
-The statistic is a CUSUM of e-values: for each alternative share q, the betting martingale
+The statistic is the mean of one CUSUM of e-values for each alternative share q: the betting martingale
 prod((q/p)^x ((1-q)/(1-p))^(1-x)) (Waudby-Smith and Ramdas 2024, https://doi.org/10.1093/jrsssb/qkad009), restarted
-whenever it falls below 1 so that a late change is seen as fast as an early one. Started at any one look it exceeds c
-with a chance of at most 1/c (Ville's inequality), so over `looks` looks the chance is at most looks/c: with
-c = looks / level it is at most `level`.
+whenever it falls below 1 so that a late change is seen as fast as an early one. That mean is at most the sum, over all
+looks, of the mean martingale that starts there; this sum grows by 1 a look on average, so over `looks` looks it reaches
+c with a chance of at most looks/c (Doob's inequality): with c = looks / level it is at most `level`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,21 @@ class Settings(Record):
 class Chart(Record):
     """One instrument as far as it was looked at; every look makes the next chart.
 
-    `first` are the looks that set it up, `later` those that it judges, `logs` the logarithm of each alternative's
-    martingale, and `good` the mark that was given when the statistic last stood at its start.
+    `first` are the looks that set it up, `later` those that it judges. Of each alternative, `logs` is the logarithm of
+    its martingale and `starts` the mark that was given when that was last (re)started.
     """
 
     settings: Settings
     first: Tally = Tally()
     later: Tally = Tally()
     logs: tuple[Finite, ...] = (0.0,) * len(FACTORS)
-    good: int = 0
+    starts: tuple[int, ...] = (0,) * len(FACTORS)
     highest: Finite = 0.0
+
+    @property
+    def good(self) -> int:
+        """The mark at which there was last no sign of a drift: the start of the alternative that tells most."""
+        return self.starts[self.logs.index(max(self.logs))]
 
     @property
     def expected(self) -> float:
@@ -66,7 +71,7 @@ class Chart(Record):
 
     @property
     def statistic(self) -> float:
-        """Logarithm of the mean over the alternatives; the mean of such martingales is one."""
+        """Logarithm of the mean over the alternatives."""
         return _mean_log(self.logs)
 
     @property
@@ -81,16 +86,16 @@ class Chart(Record):
     def looked(self, seen: int, off: int, mark: int) -> Chart:
         """After `seen` more looks, `off` of which were; `mark` says when that was, in whatever the caller counts."""
         if not self.ready:
-            return self.model_copy(update={"first": self.first.more(seen, off), "good": mark})
-        expected, begun = self.expected, self.statistic > 0
-        logs = []
-        for log, factor in zip(self.logs if begun else (0.0,) * len(FACTORS), FACTORS, strict=True):
+            return self.model_copy(update={"first": self.first.more(seen, off), "starts": (mark,) * len(FACTORS)})
+        expected, logs = self.expected, []
+        for log, factor in zip(self.logs, FACTORS, strict=True):
             # q = factor * p / scale, with odds factor times those of p; written so that p may be 1
             scale = 1 - expected + factor * expected
-            logs.append(log + off * math.log(factor) - seen * math.log(scale))
-        now = _mean_log(logs)
-        update = {"later": self.later.more(seen, off), "logs": tuple(logs), "highest": max(self.highest, now)}
-        return self.model_copy(update=update if now > 0 else {**update, "good": mark})
+            logs.append(max(log, 0.0) + off * math.log(factor) - seen * math.log(scale))
+        starts = tuple(mark if log <= 0 else start for log, start in zip(logs, self.starts, strict=True))
+        highest = max(self.highest, _mean_log(logs))
+        later = self.later.more(seen, off)
+        return self.model_copy(update={"later": later, "logs": tuple(logs), "starts": starts, "highest": highest})
 
 
 @functools.cache
