@@ -126,7 +126,7 @@ class RaceConfig(Section):
     screen_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.04
     lineage_alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
     futility_level: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
-    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    min_effect: Annotated[float, Field(ge=0, lt=1)] = 0.03
     margin: Annotated[float, Field(ge=0, lt=1)] = 0.08
     min_saving: Annotated[float, Field(gt=0, lt=1)] = 0.1
     confirm_attempts: Positive = 8

@@ -6,7 +6,7 @@ What is unknown is printed as "unknown", never as 0.
 from __future__ import annotations
 
 from evolver.audit import Calibration, Opening
-from evolver.baselines import baselines_table, final_table
+from evolver.baselines import baselines_table, final_table, teacher_of
 from evolver.config import DemonstratorSpec, StudentSpec
 from evolver.decide import cheaper_line
 from evolver.freeze import capsule_tables
@@ -81,7 +81,7 @@ def header(store: Store, names: dict[str, str]) -> list[str]:
     if population.decisions:
         allowed = store.config.race.lineage_alpha
         lines.append(f"errors: {population.alpha_spent:.4f} of {allowed:g} spent (chance of promoting a neutral edit)")
-    waiting = [_name(d.candidate_harness, names) for d in population.waiting(store.config.teacher_id)]
+    waiting = [_name(d.candidate_harness, names) for d in population.waiting(teacher_of(store))]
     if waiting:
         then = "another one was heard" if population.was_heard else "the most promising is confirmed at the end"
         lines.append(f"small leads that wait: {', '.join(waiting)}; {then}")

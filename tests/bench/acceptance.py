@@ -29,7 +29,7 @@ from evolver.parents import ArchiveConfig
 
 EDITS, SHARES = (0.0, -0.05, 0.05, 0.10), (0.5, 0.3, 0.15, 0.05)
 GENERATIONS = 20
-NULL_RUNS, POWER_RUNS, RIVAL_RUNS, POWER_EDITS = 150, 120, 40, 10
+NULL_RUNS, POWER_RUNS, RIVAL_RUNS, POWER_EDITS = 200, 120, 40, 10
 LINEAGES, RIVAL_LINEAGES, SPLIT_LINEAGES = 300, 40, 30
 SPLITS = {
     "parents the incumbent alone": Ours(archive=ArchiveConfig(incumbent=1.0, cells=0.0)),

@@ -24,6 +24,7 @@ from evolver.protocols import Request
 from evolver.records import Candidate, Decision, LedgerEntry, Record, Rollout, Scorecard
 from evolver.report import report
 from evolver.stops import Stop
+from evolver.turns import evidence_of
 from harnesses.tree import read_tree, seed_path
 from tests.evolver.cards import Coin, a_candidate, a_decision, coin_lab, split_tasks
 from tests.evolver.test_loop import Crash, CrashAfter
@@ -114,6 +115,8 @@ async def test_e12_a_hearing_that_was_cut_off_ends_as_if_nothing_was(tmp_path: P
     cut.observers.append(CrashInTheHearing(cards))
     with pytest.raises(Crash):
         await run(cut, tasks=split_tasks, distil=no_student)
+    assert "small leads that wait: beta1" in "\n".join(report(cut.store).lines)
+    assert "A lead of less than 100 pp is not confirmed at once: it waits" in evidence_of(cut).summary
     resumed = await ended(tmp_path / "cut", config(PERSON, SEARCH))
     wanted, found = ([d.model_dump(exclude={"decided_at"}) for d in x.store.all(Decision)] for x in (whole, resumed))
     assert found == wanted
