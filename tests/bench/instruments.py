@@ -1,7 +1,8 @@
 """Whether the instruments of a generation round find drift in time, over many simulated rounds.
 
 Goal: a swapped model, a stale image and a judge that became lenient are found within 1,000 calls in 99 % of the rounds,
-each by the chart that is meant to; of rounds without drift, one in ten raises an alarm at most.
+each by the chart that is meant to; of rounds without drift, one in ten raises an alarm at most. Of other drifts it says
+what was found.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-ROUNDS, CALM_ROUNDS, FOUND, FALSE = 100, 200, 0.99, 0.1
+ROUNDS, CALM_ROUNDS, FOUND, FALSE, GOAL_CALLS = 100, 200, 0.99, 0.1, 1_000
 MEMORY = Path("/dev/shm")  # nothing of it is to be kept
 FIRST, LAST = 2_000, 4_000  # units after which the drift begins
 
@@ -44,7 +45,7 @@ def main() -> int:
                 f"{wrong} times something else was found, or too early",
                 flush=True,
             )
-            met &= found - wrong >= FOUND * options.rounds
+            met &= drift.calls > GOAL_CALLS or found - wrong >= FOUND * options.rounds
         alarms = []
         for seed in range(options.calm):
             wavers = random.Random(seed).choice((0.0, 0.03, 0.1))
