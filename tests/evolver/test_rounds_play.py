@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from devset.splits import TASKS as TASKS_DIR
 from devset.task import Criterion, Task, task_hash
 from evolver.capsules import Drifted, open_capsule
 from evolver.controls import NoopModel
-from evolver.errors import ProviderFailed
+from evolver.errors import ProviderFailed, UsageError
 from evolver.executors.local import LocalCrew
 from evolver.protocols import Lease, Model, Planned, Privileged, Request
 from evolver.records import Completion, Rollout, Score, Usage
@@ -24,6 +25,7 @@ from evolver.rounds.folder import Plan, Round
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.play import RolloutSpec, RolloutWorker
 from evolver.rounds.reader import trajectories
+from evolver.rounds.tasks import source_of
 from evolver.rounds.view import read_round
 from evolver.rounds.watch import Schedule, Watch
 from evolver.score import score_of
@@ -209,3 +211,14 @@ def test_a_round_is_read_and_exported_like_a_run(tmp_path: Path) -> None:
     export(tmp_path / "round", "best", "trl", tmp_path / "rows")
     written = pq.read_table(next((tmp_path / "rows").glob("*.parquet"))).to_pylist()
     assert len(written) == 2 and TASKS[0].instruction in json.dumps(written, default=str)
+
+
+def test_a_worker_makes_a_task_of_a_split_alone_and_refuses_another_version() -> None:
+    source = source_of("dev")
+    ref = next(ref for ref in source.refs() if not (TASKS_DIR / ref.id).is_dir())
+    assert source.task(ref).hash == ref.hash and source.task(ref).split == "dev"
+    with pytest.raises(UsageError, match=f"dev: task '{ref.id}' hashes to"):
+        source.task(ref._replace(hash="0" * 64))
+    for elsewhere in ("nothing-0001", source_of("train").refs()[0].id):
+        with pytest.raises(UsageError, match="is gone"):
+            source.task(ref._replace(id=elsewhere))
