@@ -3,8 +3,8 @@
     python tests/bench/recipes.py --run runs/gap --harness beta1 --recipe gap 'mixed=false' 'batch_rows=4'
 
 Each argument is a variant of the recipe: settings as in YAML, with commas between them. Without arguments: its weights
-in bfloat16, and in float32 (`mixed`). Goal: of these two, float32 gets more of the held-out rows all right. A row is all
-right when each of its learned tokens is the likeliest after what comes before it.
+in bfloat16, and in float32 (`mixed`). Goal: of these two, float32 gets more of the held-out rows all right, which means
+that each of their learned tokens is the likeliest after what comes before it.
 """
 
 from __future__ import annotations
