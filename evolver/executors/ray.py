@@ -29,11 +29,11 @@ HOST = "127.0.0.1"
 STORE_BYTES = 80 << 20  # the least that Ray takes: nothing large goes through it
 LET_GO_S = 30.0
 HIRE_S = 300.0
-STARTS, START_S = 2, 300.0
+STARTS, START_S = 10, 300.0
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Read when Ray is imported: one that is for a single machine keeps all of its sockets on the loopback address.
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-# Ports that are fixed beforehand: for one that is not, Ray gives the process that opens it 15 s, and then gives up.
+# Ports that are fixed beforehand: for one that is not, Ray gives the process that opens it 15 s, and then ends itself.
 PORTS = (
     "gcs_server_port",
     "metrics_agent_port",
@@ -145,7 +145,7 @@ def _started(workers: int, address: str | None) -> tuple[Any, list[psutil.Proces
         try:
             _connect(engine, address, processes, quiet)
             break
-        except Exception as error:  # Ray's own
+        except Exception as error:  # Ray's own, or it is dead: where a machine is busy, the next start may do
             _end(processes)
             if start + 1 == STARTS:
                 raise NotReady(f"Ray does not start here: {error}") from error
@@ -173,15 +173,18 @@ def _node(workers: int) -> tuple[str, list[psutil.Process]]:
 
 
 def _connect(engine: Any, address: str, processes: Sequence[psutil.Process], quiet: dict[str, Any]) -> None:
-    """Waits until Ray answers. Raises what it says when a process of it is dead, or when it takes too long."""
+    """Waits until Ray answers. Raises what it says when it takes too long, and RuntimeError when a part of it is dead:
+    where its agents took more than 15 s to start, it ends itself."""
     until = time.monotonic() + START_S
     while True:
+        if not all(map(_runs, processes)):
+            raise RuntimeError("a process of it ended; its logs are in /tmp/ray/session_latest/logs")
         try:
             engine.init(address=address, ignore_reinit_error=True, **quiet)
             return
         except Exception:  # Ray's own, of several kinds
             engine.shutdown()
-            if time.monotonic() > until or not all(map(_runs, processes)):
+            if time.monotonic() > until:
                 raise
             time.sleep(1)
 
