@@ -357,6 +357,7 @@ def main() -> int:
     if options.drive is not None:
         asyncio.run(drive_noop(options.drive, options.units, options.pause))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the driver ends with it
     options.keep.mkdir(parents=True, exist_ok=True)
     halves = [half for name, half in HALVES.items() if options.only in (None, name)]
     met = [half(options, options.keep.resolve()) for half in halves]
