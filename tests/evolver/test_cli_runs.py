@@ -54,9 +54,10 @@ def test_a_missing_key_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert code == 2 and "set the environment variable NO_SUCH_KEY_HERE" in err.splitlines()[-1]
 
 
+# Tasks that alpha gives up at once: what a starved machine does to a slow GUI makes no difference between two runs.
 SMALL = """
 lineage = "small"
-tasks = { dev = 3, select = 2 }
+tasks = { dev = 3, select = 2, families = ["csv.*"] }
 race = { attempts = [1], confirm_attempts = 1 }
 authors = [{ kind = "human", harness = "beta1", why = "a terminal" }]
 distil = { max_promotions = 0 }
