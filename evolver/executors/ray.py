@@ -165,9 +165,7 @@ def _node(workers: int) -> tuple[str, list[psutil.Process]]:
     less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
     node = {"node_ip_address": HOST, "num_cpus": workers, "object_store_memory": STORE_BYTES, **less, **free}
     before = psutil.Process().children()
-    with suppress(
-        Exception
-    ):  # it waits for half a minute: on a busy machine Ray is there later, or `_connect` says why
+    with suppress(Exception):  # it waits for half a minute only: Ray is there later, or `_connect` says why
         Cluster(initialize_head=True, connect=False, head_node_args=node)
     return f"{HOST}:{free['gcs_server_port']}", list(set(psutil.Process().children()) - set(before))
 
