@@ -235,6 +235,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         decided_at=at,
         guards=guards,
         teacher=next((card.key.model_id for card in case.dev.candidate), ""),
+        waits=waiting,
     )
 
 

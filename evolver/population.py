@@ -67,7 +67,7 @@ class Population:
         """On candidates whose small lead over the present incumbent, played by `teacher`, waits for its confirmation;
         hidden edits first."""
         against = self.incumbent, teacher
-        found = [d for d in self.decisions if waits(d) and (d.incumbent_harness, d.teacher) == against]
+        found = [d for d in self.decisions if d.waits and (d.incumbent_harness, d.teacher) == against]
         return sorted(found, key=lambda decision: decision.candidate_id not in self.hidden)
 
     @property
@@ -136,12 +136,6 @@ class Population:
         that can't enter the lineage is charged nothing."""
         charged = [d for d in self.decisions if d.verdict != "promote" and d.candidate_id not in self.hidden]
         return sum(decision.alpha_spent for decision in charged)
-
-
-def waits(decision: Decision) -> bool:
-    """Whether it says that a candidate passed its race and that its small lead waits."""
-    passed = bool(decision.looks) and decision.looks[-1].verdict == "pass"
-    return passed and decision.verdict == "inconclusive" and decision.confirmation is None
 
 
 def population_of(store: Store) -> Population:

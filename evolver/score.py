@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from devset.task import Criterion, Split, Task, checker_hash
 from evolver.channels import channel_table, union
+from evolver.compare import tokens_per_solved
 from evolver.errors import UsageError
 from evolver.intervals import SHARE, mean_interval, nothing, success_interval
 from evolver.population import final_cards, per_task, success_value
@@ -150,8 +151,7 @@ def evaluation(scored: Scored) -> Evaluation:
 
     `n_unscored` counts the attempts without a success out of tasks x attempts (never run included): they are in no
     mean. In a race, where tasks have different numbers of attempts, `attempts` is their mean, rounded, and a task that
-    nobody attempted counts once. `tokens_per_solved` = mean tokens of an attempt / success, both averaged over tasks;
-    None if a count is unknown or nothing was solved.
+    nobody attempted counts once. `tokens_per_solved` as in evolver.compare.
 
     Raises:
         UsageError: the cards are of several harnesses, models, purposes or task versions, or there are none.
@@ -163,9 +163,6 @@ def evaluation(scored: Scored) -> Evaluation:
     seen = {task.id for task in scored.tasks if task.seen_in_training}
     split_by_family = len(seen) not in (0, len(scored.tasks))
     seed = scored.seed
-    solved = sum(per_task(done, success_value).values())
-    tokens = per_task(done, lambda card: card.tokens)
-    known = all(card.tokens is not None for card in done)
     seconds, costs = (per_task(done, value) for value in (lambda card: card.seconds, lambda card: card.cost_usd))
     billed = bool(done) and all(card.cost_usd is not None for card in done)
 
@@ -187,7 +184,7 @@ def evaluation(scored: Scored) -> Evaluation:
         success_unseen=success([c for c in done if c.key.task_id not in seen]) if split_by_family else None,
         rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed, SHARE),
         tokens_per_task=_tokens_interval(done, seed),
-        tokens_per_solved=sum(tokens.values()) / solved if known and solved else None,
+        tokens_per_solved=tokens_per_solved(cards),
         cost_usd=_total([card.cost_usd for card in cards]),
         seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
         channels=channel_table(cards, scored.rollouts, scored.harness, seed),

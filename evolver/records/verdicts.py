@@ -152,7 +152,7 @@ class GuardResult(Record):
 class Decision(Record):
     """A verdict with its grounds. `teacher` is the id of the model that played both arms; empty in old records.
 
-    A candidate whose small lead waited has two: the first says so, the one that was made when it was `heard` stands.
+    A candidate whose small lead waited has two: the first `waits`, the one that was made when it was `heard` stands.
     """
 
     id: str
@@ -173,6 +173,7 @@ class Decision(Record):
     decided_at: Finite
     guards: tuple[GuardResult, ...] = ()
     teacher: str = ""
+    waits: bool = False
     heard: bool = False
 
 

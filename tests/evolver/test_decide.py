@@ -10,8 +10,7 @@ from statistics import NormalDist, stdev
 
 import pytest
 
-from evolver import population
-from evolver.compare import Arms, attempts_in_common, compare, detectable_effect, flip_rates, tokens_per_solved
+from evolver.compare import Arms, compare, detectable_effect, flip_rates
 from evolver.config import RaceConfig, RunConfig
 from evolver.decide import (
     Case,
@@ -171,7 +170,7 @@ def test_a_small_lead_waits_for_the_end_and_is_charged_what_its_confirmation_wil
     assert look.verdict == "pass" and waits(found, rules, look.alpha)
     assert not waits(found, RaceConfig(attempts=(1,), confirm_from=0.1), look.alpha)
     told = verdict(small, rules=rules)
-    assert (told.verdict, told.confirmation) == ("inconclusive", None) and population.waits(told)
+    assert (told.verdict, told.confirmation) == ("inconclusive", None) and told.waits
     assert told.reasons[-1].startswith("waits: a lead of +16.2 pp, below 20 pp, is built upon first")
     assert told.alpha_spent == pytest.approx(rules.screen_alpha * rules.alpha)
 
@@ -291,24 +290,6 @@ def test_t26_flip_rates_show_the_noise_of_a_against_a_beside_a_against_b() -> No
     ours = [a_card("c", t, t < 6, 0) for t in range(8)]
     assert flip_rates(Arms(ours, theirs, 8, 1)) == (0.5, 0.25)
     assert flip_rates(arms("11", "11")) == (None, 0.0)
-
-
-def test_a_task_counts_once_however_often_a_race_asked_it() -> None:
-    often = [a_card("i", 0, attempt % 2 == 0, attempt, tokens=3_000) for attempt in range(6)]
-    once = [a_card("i", t, True, attempt) for t in (1, 2, 3) for attempt in (0, 1)]
-    theirs = [*often, *once]
-    assert tokens_per_solved(theirs) == pytest.approx((3_000 + 3 * 1_000) / (0.5 + 3))
-    ours = [a_card("c", t, True) for t in range(4)] + [a_card("c", 0, False, attempt) for attempt in (1, 2, 3)]
-    found = compare(Arms(ours, theirs, 4, 2), RULES, 0.05, 0)
-    assert found.effect.point == pytest.approx((0.25 - 0.5) / 4) and found.rubric_lead == pytest.approx(-0.25 / 4)
-    assert flip_rates(Arms(ours, theirs, 4, 2)) == (pytest.approx(9 / 15 / 4), pytest.approx(1 / 4 / 4))
-    assert attempts_in_common(ours, theirs) == (4 + 3) // 4
-
-
-def test_tokens_per_solved_is_unknown_rather_than_wrong() -> None:
-    assert tokens_per_solved([a_card("c", 0, True), a_card("c", 1, False)]) == 2_000
-    assert tokens_per_solved([a_card("c", 0, False)]) is None
-    assert tokens_per_solved([a_card("c", 0, True, tokens=None)]) is None
 
 
 def test_e34_the_detectable_effect_shrinks_with_tasks_and_attempts() -> None:

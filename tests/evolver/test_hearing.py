@@ -19,7 +19,7 @@ from evolver.config import (
 )
 from evolver.lab import Lab
 from evolver.loop import run
-from evolver.population import Population, population_of, waits
+from evolver.population import Population, population_of
 from evolver.protocols import Request
 from evolver.records import Candidate, Decision, LedgerEntry, Record, Rollout, Scorecard
 from evolver.report import report
@@ -65,7 +65,7 @@ def confirmed(lab: Lab) -> Counter[str]:
 async def test_one_candidate_with_a_small_lead_is_confirmed_at_the_end_and_never_again(tmp_path: Path) -> None:
     lab = await ended(tmp_path / "run", config(PERSON))
     first, heard = lab.store.all(Decision)
-    assert waits(first) and not first.heard and first.reasons[-1].startswith("waits: ")
+    assert first.waits and not first.heard and first.reasons[-1].startswith("waits: ")
     assert (heard.verdict, heard.heard, heard.candidate_harness) == ("promote", True, BETA1)
     assert heard.looks == first.looks and heard.alpha_spent == first.alpha_spent and heard.confirmation is not None
     assert lab.library.lineage("main")[-1] == BETA1
@@ -78,11 +78,11 @@ async def test_one_candidate_with_a_small_lead_is_confirmed_at_the_end_and_never
 async def test_others_build_on_what_waits_and_one_alone_is_heard(tmp_path: Path) -> None:
     lab = await ended(tmp_path / "run", config(PERSON, SEARCH))
     *raced, heard = lab.store.all(Decision)
-    assert len(raced) == 3 and waits(raced[0]) and heard.heard
+    assert len(raced) == 3 and raced[0].waits and heard.heard
     assert {d.incumbent_harness for d in (*raced, heard)} == {read_tree(seed_path("alpha")).id}
     children = [c for c in lab.store.all(Candidate) if c.author == "structured"]
     assert BETA1 in {c.parents[0] for c in children}
-    assert heard.candidate_harness in {d.candidate_harness for d in raced if waits(d)}
+    assert heard.candidate_harness in {d.candidate_harness for d in raced if d.waits}
     assert set(confirmed(lab)) == {heard.candidate_harness, heard.incumbent_harness}
 
 
@@ -140,15 +140,13 @@ async def test_what_a_look_asked_of_each_task_is_on_record_and_was_played(tmp_pa
 
 def test_a_hidden_edit_that_waits_is_heard_first_and_takes_nobody_s_turn() -> None:
     def raced(name: str) -> Decision:
-        plain = a_decision(name, "root", "inconclusive")
-        passed = plain.looks[0].model_copy(update={"verdict": "pass"})
-        return plain.model_copy(update={"looks": (passed,), "teacher": "m"})
+        return a_decision(name, "root", "inconclusive").model_copy(update={"waits": True, "teacher": "m"})
 
     root, real = a_candidate("root", parents=()), a_candidate("real", parents=("root",))
     fake = a_candidate("fake", parents=("root",)).model_copy(update={"hidden_neutral": True})
     first, second = raced("real"), raced("fake")
     found = Population([root, real, fake], [first, second])
     assert found.waiting("m") == [second, first]
-    heard = second.model_copy(update={"id": "dec-fake-heard", "heard": True, "verdict": "promote"})
+    heard = second.model_copy(update={"id": "dec-fake-heard", "waits": False, "heard": True, "verdict": "promote"})
     after = Population([root, real, fake], [first, second, heard])
     assert after.waiting("m") == [first] and not after.was_heard and after.incumbent == "root"

@@ -52,13 +52,13 @@ def test_where_tasks_have_different_numbers_of_attempts_each_is_settled_by_its_o
 
 
 def test_of_a_candidate_that_waited_and_was_heard_the_last_decision_stands() -> None:
-    passed = a_decision("a", "root").looks[0].model_copy(update={"verdict": "pass"})
-    first = a_decision("a", "root", "inconclusive").model_copy(update={"looks": (passed,), "teacher": "m"})
+    first = a_decision("a", "root", "inconclusive").model_copy(update={"waits": True, "teacher": "m"})
     other, later = a_decision("b", "root"), a_decision("c", "root").model_copy(update={"id": "dec-c"})
     before = Population([ROOT, A, B], [first, other])
     assert before.waiting("m") == [first] and before.waiting("n") == [] and not before.was_heard
     assert before.since_promotion == 2 and before.alpha_spent == pytest.approx(0.2)
-    heard = first.model_copy(update={"id": "dec-a-heard", "heard": True, "confirmation": passed.effect})
+    fresh = {"waits": False, "heard": True, "confirmation": first.looks[-1].effect}
+    heard = first.model_copy(update={"id": "dec-a-heard", **fresh})
     for verdict, since, spent in (("promote", 0, 0.1), ("keep", 2, 0.2)):
         told = heard.model_copy(update={"verdict": verdict})
         after = Population([ROOT, A, B], [first, other, told])
