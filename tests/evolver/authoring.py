@@ -21,7 +21,7 @@ from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
 from evolver.models import make_model
 from evolver.protocols import Evidence
-from evolver.records import Candidate, Manifest
+from evolver.records import Candidate, FailedProposal, Manifest
 from evolver.sandboxes import open_backend
 from evolver.store import Store
 from harnesses.edit import with_changes
@@ -68,7 +68,13 @@ entry = "files/list.sh"
 type = "object"
 properties = {}
 END"""
+NO_FLIPS = {"what": "fewer", "predicted_flips": [], "predicted_regressions": []}
 REMOVES_A_PACKAGE = """cd ~/harness && sed -i 's/"openpyxl", //' environment.toml"""
+
+
+def failed(store: Store) -> FailedProposal:
+    [record] = store.all(FailedProposal)
+    return record
 
 
 def terminal_tree() -> Tree:
