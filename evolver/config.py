@@ -109,7 +109,7 @@ class RaceConfig(Section):
     `screen_alpha` between them. A candidate is futile when the upper `futility_level` bound of its lead lies below
     `min_effect` (success, 0..1: the smallest lead worth looking for) and it can't be cheaper either. "Not worse and
     cheaper" = success above the incumbent's minus `margin`, at least `min_saving` of the tokens saved (40 tasks that
-    all turn out alike bound a loss at 6.3 pp, 16 at 14 pp: with few tasks this way stays shut).
+    all turn out alike bound a loss at 7.7 pp, 16 at 17 pp: with few tasks this way stays shut).
 
     What passes is confirmed at once, by at most `confirm_attempts` a task of each arm (it may end after a quarter or a
     half of them), with a one-sided error of `alpha`; `lineage_alpha` bounds the chance that the lineage ever promotes a

@@ -19,7 +19,7 @@ from evolver.population import by_task, final_cards, tally
 from evolver.records import GuardResult, Interval, Scorecard
 
 Guard = Literal["app", "tokens", "dollars", "seconds", "infra", "channel", "rubric"]
-# A fall of twice the smallest lead worth looking for; a price at which two attempts of the incumbent could be had
+# A fall of ten points; a price at which two attempts of the incumbent could be had
 # instead; a machine lost in one attempt of twenty; a third of an app's calls; as much as looks are warned of.
 LIMITS: dict[Guard, float] = {
     "app": 0.1, "tokens": 1.0, "dollars": 1.0, "seconds": 1.0, "infra": 0.05, "channel": 0.3, "rubric": 0.1,

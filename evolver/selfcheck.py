@@ -1,6 +1,6 @@
 """What a run finds out about itself before its first candidate: a difference is seen, and none where there is none.
 
-The original plays beside itself, beside a copy that stops at once, and beside a copy with an edit that can't matter; an
+The original plays beside itself, beside a copy that can only stop, and beside a copy with an edit that can't matter; an
 agent that does nothing must fail, and the oracle must succeed. Each outcome is recorded once, so a resume plays nothing
 again, and a failed check stops the run before anything is spent on candidates.
 """

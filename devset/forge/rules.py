@@ -118,7 +118,7 @@ def c6_nonce_flow(flow: Workflow, task: Task) -> Iterator[Violation]:
 
 
 def leak(flow: Workflow, task: Task) -> Iterator[Violation]:
-    """A secret stands in no word of the instruction and in no given file but its own (rows C6 and G07)."""
+    """A secret stands in no word of the instruction and in no given file but its own (rule C6)."""
     texts = {path: data.decode("utf-8", "ignore") for path, data in task.exec_files.items()}
     started = " ".join([task.setup, *(app.command for app in task.open)])
     for number, node in enumerate(flow.nodes, 1):

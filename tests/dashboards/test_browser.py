@@ -32,7 +32,7 @@ async def test_u15_deep_link_click_and_way_back(whole_run: Path, tmp_path: Path)
             await page.click(".js-plotly-plot .scatterlayer .trace:nth-last-child(3) .points path")
             await page.until("new URLSearchParams(location.search).get('h') === 'beta2'")
             await page.until(says("beta2 should need fewer turns"))
-            # U15: the list page and its filter survive a look at a replay.
+            # The list page and its filter survive a look at a replay.
             await page.call("Page.navigate", url=f"{server.url}/rollouts?r_outcome=solved&r_page=2")
             await page.until(says("page 2 of 2"))
             await page.call("Page.navigate", url=f"{server.url}/replay?r=r-0000000000000010&step=2")
