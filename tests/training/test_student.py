@@ -18,7 +18,16 @@ from evolver.testing import ModelContract
 from harnesses.harness import Sampling
 from training.recipe import Recipe, StudentSampling
 from training.render import Renderer, RenderOptions, load_tokenizer
-from training.student import CARD, StudentModel, Ticket, choose, open_student, open_untrained, student_card
+from training.student import (
+    CARD,
+    StudentModel,
+    Ticket,
+    choose,
+    open_student,
+    open_untrained,
+    student_card,
+    untrained_id,
+)
 
 pytestmark = pytest.mark.train
 torch = pytest.importorskip("torch")
@@ -44,6 +53,19 @@ class TestStudentKeepsTheModelContract(ModelContract):
 
     def request(self) -> Request:
         return request()
+
+
+def test_a_control_is_shared_by_the_recipes_that_serve_it_alike_and_by_no_others(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    alike = [{}, {"learning_rate": 1e-3}, {"equal": "budget"}, {"concurrency": 2}]
+    others = [
+        {"render": RenderOptions(system="full")}, {"sampling": StudentSampling(max_new_tokens=25)},
+        {"window_tokens": 512}, {"dtype": "bfloat16"},
+        {"base": str(tmp_path / "a" / "llama")}, {"base": str(tmp_path / "b" / "llama")},
+    ]  # fmt: skip
+    assert len({untrained_id(recipe.model_copy(update=change)) for change in alike}) == 1
+    assert len({untrained_id(recipe.model_copy(update=change)) for change in [{}, *others]}) == 1 + len(others)
 
 
 async def test_many_at_once_are_answered_each_as_alone(student: StudentModel) -> None:
