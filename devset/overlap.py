@@ -80,7 +80,7 @@ def read_items(path: Path) -> list[Item]:
             raise NotTasks(f"{path}: no task directories in it (a task directory has a task.toml)")
         return items_of(map(read_task_dir, found))
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise NotTasks(f"{path}: is neither a split, nor a directory of tasks, nor JSON lines ({error})") from None
     items = [_item(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]

@@ -99,7 +99,10 @@ def append_line(path: Path, line: str) -> None:
 
 
 def records_in(path: Path, kind: type[Kind]) -> Iterator[Kind]:
-    """What a log holds of this kind, in order; a line that a crash cut off, or of another version, is none."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+    """What a log holds of this kind, in order; a line that a crash cut off, or of another version, is none.
+
+    Only a newline ends a line: JSON may hold U+2028 and its like as they are.
+    """
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []:
         with suppress(ValidationError):
             yield kind.model_validate_json(line)

@@ -92,9 +92,10 @@ def _freeze(lab: Lab, tasks: Sequence[Task]) -> Frozen:
 
 
 def _best_random(lab: Lab) -> str | None:
-    """The candidate of the random author that solved most of dev; None where there is no such author."""
-    proposed = [c.harness_id for c in population_of(lab.store).candidates if c.author == RANDOM_AUTHOR]
-    raced = [harness_id for harness_id in proposed if dev_cards(lab, harness_id)]
+    """The raced candidate of the random author that solved most of dev; None where there is none."""
+    population = population_of(lab.store)
+    proposed = {c.id for c in population.candidates if c.author == RANDOM_AUTHOR}
+    raced = [d.candidate_harness for d in population.decisions if d.candidate_id in proposed and d.looks]
     return max(raced, key=lambda harness_id: mean_success(dev_cards(lab, harness_id)), default=None)
 
 

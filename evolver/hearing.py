@@ -6,13 +6,15 @@ authors build on it, and what stands highest when they are done is heard.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evolver.archive import members_of, most_promising
 from evolver.compare import Arms, compare
 from evolver.decide import Case
 from evolver.lab import Lab
 from evolver.population import Population, held, population_of
 from evolver.race import Grounds, best_success, confirm, dev_cards, settle
-from evolver.records import Decision
+from evolver.records import Candidate, Decision
 
 
 async def last_hearing(lab: Lab, grounds: Grounds) -> Decision | None:
@@ -41,6 +43,11 @@ def hearing_due(population: Population, teacher: str) -> bool:
     return bool(population.waiting(teacher)) and not population.was_heard
 
 
+def spent_before(candidates: Sequence[Candidate], made: Sequence[Decision], decision: Decision) -> float:
+    """What the lineage had spent of its error when `decision` fell: what was heard since then still waited."""
+    return Population(candidates, made[: made.index(decision)]).alpha_spent
+
+
 def _as_raced(lab: Lab, population: Population, decision: Decision, grounds: Grounds) -> Case:
     """The case as it was when the race ended."""
     rules, look = lab.config.race, decision.looks[-1]
@@ -49,7 +56,6 @@ def _as_raced(lab: Lab, population: Population, decision: Decision, grounds: Gro
     arms = Arms(ours, theirs, len(grounds.dev), look.attempts)
     candidate = next(c for c in population.candidates if c.id == decision.candidate_id)
     found = compare(arms, rules, look.alpha, lab.config.seed)
-    earlier = population.decisions[: population.decisions.index(decision)]
-    spent = Population(population.candidates, earlier).alpha_spent
+    spent = spent_before(population.candidates, lab.store.all(Decision), decision)
     best = best_success(lab, population)
     return Case(candidate, decision.incumbent_harness, decision.looks, found, arms, None, best, spent)

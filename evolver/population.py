@@ -73,7 +73,7 @@ class Population:
     @property
     def was_heard(self) -> bool:
         """Whether a waiting candidate was confirmed, or not, and no other has been raced since (hidden edits apart)."""
-        last = next((d for d in reversed(self.decisions) if not (d.heard and d.candidate_id in self.hidden)), None)
+        last = next((d for d in reversed(self.decisions) if d.candidate_id not in self.hidden), None)
         return last is not None and last.heard
 
     @property

@@ -208,17 +208,8 @@ def evaluation_id(cards: Sequence[Scorecard], tasks: Sequence[Task], seed: int) 
 
 
 def tasks_hash(tasks: Sequence[Task]) -> str:
-    """sha256 over the sorted (task id, task hash) pairs: what must agree before two evaluations are compared."""
+    """sha256 over the sorted (task id, task hash) pairs: what a set of tasks is known by."""
     return hashlib.sha256(json.dumps(sorted((task.id, task.hash) for task in tasks)).encode()).hexdigest()
-
-
-def require_comparable(a: Evaluation, b: Evaluation) -> None:
-    """Raises UsageError unless both evaluations were made on the very same versions of the same tasks."""
-    if (a.split, a.tasks_sha256) != (b.split, b.tasks_sha256):
-        raise UsageError(
-            f"evaluations {a.id} and {b.id} can't be compared: they were made on different tasks ({a.split} "
-            f"{a.tasks_sha256[:12]}, {b.split} {b.tasks_sha256[:12]}); evaluate both harnesses again on one split"
-        )
 
 
 def _one_key(cards: Sequence[Scorecard], tasks: Sequence[Task]) -> tuple[RolloutKey, Split]:

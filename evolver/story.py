@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from evolver.config import RunConfig
+from evolver.decide import ROUTES
 from evolver.freeze import TAG as CAPSULE
 from evolver.intervals import nothing, wilson
 from evolver.phrasing import or_why, pp, short
@@ -132,9 +133,9 @@ class Story:
         if effect is None or effect.point is None or effect.low is None:
             return f"**{ours}** leads **{theirs}** (difference unknown)."
         measured = f"{or_why(effect, pp)}, {effect.n} paired tasks ({where}, 95 % interval)."
-        if effect.low > 0:
-            return f"**{ours}** leads **{theirs}** by {measured}"
-        return f"**{ours}** took the place of **{theirs}**, being cheaper and not worse: {measured}"
+        if any(reason.startswith(f"{ROUTES['cheaper']}: confirmed") for reason in last.reasons):
+            return f"**{ours}** took the place of **{theirs}**, being cheaper and not worse: {measured}"
+        return f"**{ours}** leads **{theirs}** by {measured}"
 
     def path(self) -> list[PathPoint]:
         """The starting harness and every decided candidate, in the order of the decisions."""

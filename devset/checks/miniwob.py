@@ -16,8 +16,8 @@ def verdict(home: Path, gt: Path) -> tuple[float, str]:
     """
     expected = json.loads((gt / "expected.json").read_text(encoding="utf-8"))
     path = home / WITNESSED
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    said = [json.loads(line) for line in lines]
+    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
+    said = [json.loads(line) for line in lines if line]
     asked = next((one["asked"] for one in said if "asked" in one), None)
     if asked is None:
         return 0.0, "no page was shown"

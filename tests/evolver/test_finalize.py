@@ -24,7 +24,7 @@ from evolver.safeguards import FinalConfig
 from evolver.stages import enter_stage
 from harnesses.library import Library
 from harnesses.tree import HarnessError, read_archive, read_tree, seed_path
-from tests.evolver.cards import Coin, a_card, coin_lab, split_tasks
+from tests.evolver.cards import Coin, a_candidate, a_card, coin_lab, split_tasks
 from tests.evolver.test_loop import Crash, CrashAfter, shell_helps
 from tests.evolver.test_selfcheck import no_student
 
@@ -195,3 +195,14 @@ def test_mcnemar_is_the_exact_test_of_discordant_first_attempts() -> None:
     theirs = [a_card("i", task, task < 2) for task in range(8)] + [a_card("i", 5, True, 1)]
     assert mcnemar(ours, theirs, 0) == pytest.approx(2 * 0.5**6)
     assert mcnemar(ours, ours, 0) == 1.0 and mcnemar(ours, [], 0) is None
+
+
+async def test_a_random_candidate_that_never_raced_is_no_baseline(tmp_path: Path) -> None:
+    """Two tasks of a smoke test, both solved, before a cap ended the run."""
+    lab = await ended(tmp_path / "run")
+    beta2 = lab.library.add_seed("beta2")
+    lab.record(a_candidate("random-1", parents=(ALPHA,), author="random").model_copy(update={"harness_id": beta2}))
+    for n in range(2):
+        card = a_card(beta2, n, True)
+        lab.record(card.model_copy(update={"key": card.key.model_copy(update={"model_id": lab.model.id})}))
+    assert [arm.name for arm in (await finalize(lab, tasks=split_tasks)).arms] == ["winner", "original"]

@@ -12,7 +12,7 @@ from devset.splits import load_split
 from devset.task import SPLITS, Oracle, Task, task_hash
 from evolver.admission import Admission
 from evolver.config import DemonstratorSpec, OpenAISpec, RunConfig, load_config
-from evolver.disk import append_line
+from evolver.disk import append_line, records_in
 from evolver.errors import UsageError
 from evolver.ground import tasks_of
 from evolver.imports import VERDICTS
@@ -120,3 +120,10 @@ def test_directories_are_taken_from_beside_the_config(tmp_path: Path) -> None:
     )
     given = load_config(tmp_path / "my.toml").tasks.imported
     assert given.dev == (str(tmp_path / "bench"),) and given.test == (str(tmp_path.parent / "other/bench"),)
+
+
+def test_a_verdict_whose_reason_holds_any_character_is_read_again(tmp_path: Path) -> None:
+    odd = verdict(imported(0), reasons=("a\u2028b\u2029c\x85d",))
+    append_line(tmp_path / VERDICTS, odd.model_dump_json())
+    append_line(tmp_path / VERDICTS, verdict(imported(1)).model_dump_json())
+    assert list(records_in(tmp_path / VERDICTS, Admission)) == [odd, verdict(imported(1))]

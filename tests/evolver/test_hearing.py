@@ -17,6 +17,7 @@ from evolver.config import (
     StructuredAuthor,
     TaskLimitsConfig,
 )
+from evolver.hearing import spent_before
 from evolver.lab import Lab
 from evolver.loop import run
 from evolver.population import Population, population_of
@@ -150,3 +151,17 @@ def test_a_hidden_edit_that_waits_is_heard_first_and_takes_nobody_s_turn() -> No
     heard = second.model_copy(update={"id": "dec-fake-heard", "waits": False, "heard": True, "verdict": "promote"})
     after = Population([root, real, fake], [first, second, heard])
     assert after.waiting("m") == [first] and not after.was_heard and after.incumbent == "root"
+    done = first.model_copy(update={"id": "dec-real-heard", "waits": False, "heard": True})
+    assert Population([root, real, fake], [first, done, second]).was_heard, "a hidden edit renews nobody's hearing"
+
+
+def test_a_candidate_is_heard_at_the_level_it_was_charged_whoever_was_heard_before() -> None:
+    def raced(name: str) -> Decision:
+        made = a_decision(name, "root", "inconclusive")
+        return made.model_copy(update={"waits": True, "alpha_spent": 0.004})
+
+    candidates = [a_candidate("root", parents=()), *(a_candidate(name, parents=("root",)) for name in "abc")]
+    a, b, c = map(raced, "abc")
+    heard = a.model_copy(update={"id": "dec-a-heard", "waits": False, "heard": True})
+    assert spent_before(candidates, [a, b], b) == spent_before(candidates, [a, b, heard, c], b) == 0.004
+    assert spent_before(candidates, [a, b, heard, c], c) == 0.008
