@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from evolver.composed import Proof
 from evolver.records import LedgerEntry
+from evolver.sums import total
 from evolver.writing import SkillVerdict
 
 
@@ -42,15 +43,12 @@ class Side:
 def one_off(entries: Iterable[LedgerEntry], verdicts: Sequence[SkillVerdict]) -> OneOff:
     """From the author's entries of the ledger, each billed call once, and the verdicts on what it wrote."""
     own = [entry for entry in entries if entry.role == "author"]
-    costs = [entry.cost_usd for entry in own]
-    counts = [count for entry in own for count in (entry.input_tokens, entry.output_tokens)]
-    known_costs, known_counts = [c for c in costs if c is not None], [c for c in counts if c is not None]
     return OneOff(
         skills=sum(verdict.outcome == "admitted" for verdict in verdicts),
         tried=len(verdicts),
         calls=sum(entry.calls for entry in own),
-        usd=sum(known_costs) if len(known_costs) == len(costs) else None,
-        tokens=sum(known_counts) if len(known_counts) == len(counts) else None,
+        usd=total(entry.cost_usd for entry in own),
+        tokens=total(count for entry in own for count in (entry.input_tokens, entry.output_tokens)),
         seconds=sum(entry.seconds or 0.0 for entry in own),
         gate_seconds=sum(verdict.gate_seconds for verdict in verdicts),
     )

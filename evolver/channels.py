@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from evolver.intervals import success_interval
 from evolver.records import Channel, ChannelRow, Rollout, Scorecard, ToolCall, Turn
+from evolver.sums import total
 from harnesses.harness import Harness
 
 
@@ -58,7 +59,6 @@ def _row(
     runs = [rollouts[card.rollout_id] for card in cards]
     turns = [turn for run in runs for turn in run.turns]
     used = [call_channel(call, harness) for turn in turns for call in turn.completion.calls]
-    known = [card.tokens for card in cards if card.tokens is not None]
     success: dict[Channel, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for card in cards:
         if card.success is not None:
@@ -70,7 +70,7 @@ def _row(
         terminal_calls=used.count("terminal"),
         none_turns=sum(turn.channel == "none" for turn in turns),
         switches=sum(switches(run.turns) for run in runs),
-        tokens=sum(known) if len(known) == len(cards) else None,
+        tokens=total(card.tokens for card in cards),
         seconds=sum(card.seconds for card in cards),
         success_by_channel={
             channel: success_interval([sum(v) / len(v) for v in success[channel].values()], seed)

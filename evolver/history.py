@@ -15,6 +15,7 @@ from evolver.population import Population, population_of, standing
 from evolver.records import Candidate, Decision, Interval, Rollout, Scorecard, Stage
 from evolver.report import effect_of
 from evolver.store import Store
+from evolver.sums import total
 from harnesses.harness import Harness
 from harnesses.library import Library
 
@@ -106,10 +107,8 @@ def history(store: Store) -> list[Entry]:
         decision = population.decision_of.get(candidate.id)
         until = decision.decided_at if decision else float("inf")
         own = [r for r in played[candidate.harness_id] if r.started_at <= until]
-        spent = [cards[r.id].tokens for r in own if r.id in cards]
-        known = [tokens for tokens in spent if tokens is not None]
-        total = sum(known) if len(known) == len(spent) else None
-        found.append(Entry(candidate, decision, tags.get(candidate.harness_id, ()), len(own), total))
+        tokens = total(cards[r.id].tokens for r in own if r.id in cards)
+        found.append(Entry(candidate, decision, tags.get(candidate.harness_id, ()), len(own), tokens))
     return found
 
 

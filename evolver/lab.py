@@ -22,6 +22,7 @@ from evolver.redact import keys_in
 from evolver.rollout import Interrupted, Job, run_rollout
 from evolver.score import grades, scorecard
 from evolver.store import Store
+from evolver.sums import total
 from harnesses.harness import Harness
 from harnesses.library import Library
 
@@ -276,13 +277,7 @@ def rollout_id(key: RolloutKey, tries: int) -> str:
 def _tokens(rollout: Rollout) -> tuple[int | None, int | None]:
     """Input and output tokens of all calls; None as soon as one call's count is unknown."""
     usages = [turn.completion.usage for turn in rollout.turns]
-    inputs, outputs = [u.input_tokens for u in usages], [u.output_tokens for u in usages]
-    known_in = [n for n in inputs if n is not None]
-    known_out = [n for n in outputs if n is not None]
-    return (
-        sum(known_in) if len(known_in) == len(inputs) else None,
-        sum(known_out) if len(known_out) == len(outputs) else None,
-    )
+    return total(u.input_tokens for u in usages), total(u.output_tokens for u in usages)
 
 
 @asynccontextmanager

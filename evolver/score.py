@@ -16,6 +16,7 @@ from evolver.population import final_cards, per_task, success_value
 from evolver.protocols import Grader
 from evolver.records import Evaluation, Interval, Rollout, RolloutKey, Score, Scorecard
 from evolver.redact import redacted_record
+from evolver.sums import total
 from harnesses.harness import Harness
 
 
@@ -85,13 +86,7 @@ async def grades(
 
 def tokens_of(rollout: Rollout) -> int | None:
     """Input and output tokens of all its model calls; None as soon as one is unknown."""
-    total = 0
-    for turn in rollout.turns:
-        used = turn.completion.usage.total
-        if used is None:
-            return None
-        total += used
-    return total
+    return total(turn.completion.usage.total for turn in rollout.turns)
 
 
 def _in_rubric_order(task: Task, scores: Sequence[Score]) -> tuple[Score, ...]:
@@ -185,7 +180,7 @@ def evaluation(scored: Scored) -> Evaluation:
         rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed, SHARE),
         tokens_per_task=_tokens_interval(done, seed),
         tokens_per_solved=tokens_per_solved(cards),
-        cost_usd=_total([card.cost_usd for card in cards]),
+        cost_usd=total(card.cost_usd for card in cards),
         seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
         channels=channel_table(cards, scored.rollouts, scored.harness, seed),
         tasks_sha256=tasks_hash(scored.tasks),
@@ -235,8 +230,3 @@ def _tokens_interval(cards: Sequence[Scorecard], seed: int) -> Interval:
     if any(card.tokens is None for card in cards):
         return nothing("a token count is unknown")
     return mean_interval(list(per_task(cards, lambda card: card.tokens).values()), seed)
-
-
-def _total(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

@@ -19,6 +19,7 @@ from evolver.errors import UsageError
 from evolver.records import Completion, Observed, Rollout, Scorecard, Turn
 from evolver.sent import bodies
 from evolver.store import Store
+from evolver.sums import total
 
 if TYPE_CHECKING:
     import atif
@@ -198,9 +199,9 @@ def _totals(rollout: Rollout, card: Scorecard | None, steps: int) -> atif.FinalM
 
     usages = [turn.completion.usage for turn in rollout.turns]
     return atif.FinalMetrics(
-        total_prompt_tokens=_sum([usage.input_tokens for usage in usages]),
-        total_completion_tokens=_sum([usage.output_tokens for usage in usages]),
-        total_cached_tokens=_sum([usage.cached_tokens for usage in usages]),
+        total_prompt_tokens=total(usage.input_tokens for usage in usages),
+        total_completion_tokens=total(usage.output_tokens for usage in usages),
+        total_cached_tokens=total(usage.cached_tokens for usage in usages),
         total_cost_usd=None if card is None else card.cost_usd,
         total_steps=steps,
         extra={
@@ -209,9 +210,3 @@ def _totals(rollout: Rollout, card: Scorecard | None, steps: int) -> atif.FinalM
             "seconds": rollout.finished_at - rollout.started_at,
         },
     )
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    """None as soon as one is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from devset.checks import CHECKS
 from devset.families.skill import Family
@@ -43,6 +43,7 @@ from evolver.errors import ProviderFailed
 from evolver.protocols import Model, Request
 from evolver.records import Completion, Finite, LedgerEntry, Message, Record, Text, ToolSpec
 from evolver.store import Store
+from evolver.sums import total
 from harnesses.harness import Sampling
 
 LOG, TAKEN, HELD = "skills.jsonl", "skills", "quarantine"
@@ -155,8 +156,8 @@ async def _write_one(desk: Desk, skill_id: str, cell: Cell) -> SkillVerdict:
         name=draft.spec.name if draft.spec else None,
         calls=len(draft.entries),
         reasons=draft.reasons,
-        tokens=_sum_known(tokens),
-        cost_usd=_sum_known(costs),
+        tokens=total(tokens),
+        cost_usd=total(costs),
         seconds=round(time.monotonic() - began, 3),
         gate_seconds=round(draft.gate_s, 3),
         at=time.time(),
@@ -331,8 +332,3 @@ def _said(role: Literal["system", "user"], text: str) -> Message:
 
 def _first_line(check: str) -> str:
     return (CHECKS[check].__doc__ or "").strip().split("\n", maxsplit=1)[0]
-
-
-def _sum_known(values: Sequence[float | None]) -> Any:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

@@ -26,6 +26,7 @@ from evolver.lab import TRIES, Lab, rollout_id
 from evolver.protocols import Evidence, Model, Proposal
 from evolver.records import Candidate, FailedProposal, LedgerEntry, Manifest, Rollout, RolloutKey, Turn
 from evolver.rollout import EVIDENCE, Job
+from evolver.sums import total
 from harnesses.diff import diff
 from harnesses.harness import Harness
 from harnesses.tree import HarnessError, Tree, harness_from_files, tree_files
@@ -197,12 +198,8 @@ class LLMAuthor:
         """Tokens and $ of all attempts at this proposal, from the ledger; None where one is unknown."""
         ids = {rollout.id for rollout in draft.rollouts}
         entries = [entry for entry in self._lab.store.all(LedgerEntry) if entry.rollout_id in ids]
-        tokens = [count for e in entries for count in (e.input_tokens, e.output_tokens) if count is not None]
-        costs = [e.cost_usd for e in entries if e.cost_usd is not None]
-        return (
-            sum(tokens) if len(tokens) == 2 * len(entries) else None,
-            sum(costs) if len(costs) == len(entries) else None,
-        )
+        tokens = [count for e in entries for count in (e.input_tokens, e.output_tokens)]
+        return total(tokens), total(e.cost_usd for e in entries)
 
     def _failure(self, draft: Draft) -> FailedProposal:
         tokens, cost = self._paid(draft)

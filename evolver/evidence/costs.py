@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from evolver.evidence.material import Material
 from evolver.evidence.sheet import Cell, Column, Sheet
 from evolver.records import Rollout, Scorecard
 from evolver.sent import bodies
+from evolver.sums import total
 from evolver.tokens import MESSAGE_TOKENS, count_image, count_text
 
 Part = Literal["system", "task", "tools", "history", "observation text", "images"]
@@ -157,7 +158,7 @@ def channel_cost(seen: Material) -> Sheet:
     all_turns = turns.total()
     rows = [
         (
-            channel, n, n / all_turns, _sum(tokens[channel]),
+            channel, n, n / all_turns, total(tokens[channel]),
             seconds[channel] / n, errors[channel], errors[channel] / n,
         )
         for channel, n in turns.most_common()
@@ -202,8 +203,3 @@ def gui_shares(seen: Material, harness_id: str) -> dict[str, float]:
         for app in rollout.apps:
             used[app].update(turn.channel for turn in rollout.turns if turn.channel != "none")
     return {app: (n["gui"] + n["both"] / 2) / n.total() for app, n in used.items() if n.total()}
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
