@@ -54,6 +54,18 @@ def load_model(checkpoint: Path, dtype: str) -> PreTrainedModel:
     return model
 
 
+def require_positions(checkpoint: Path, window_tokens: int) -> None:
+    """Raises UsageError when a model that reads text alone has fewer positions than `window_tokens`."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(checkpoint), local_files_only=True)
+    if not hasattr(config, "vision_config") and window_tokens > config.max_position_embeddings:
+        raise UsageError(
+            f"{checkpoint} has {config.max_position_embeddings} positions, the window is {window_tokens} tokens: set the "
+            f"recipe's window_tokens to at most {config.max_position_embeddings}"
+        )
+
+
 def _built_once(path: Path, build: Callable[[Path], None]) -> Path:
     """Builds beside the target and renames, so that a killed or concurrent build leaves no half directory."""
     if path.is_dir():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evolver.errors import UsageError
-from training.checkpoints import load_model
+from training.checkpoints import load_model, require_positions
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,8 @@ class Decoder:
         if config.model_type not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise UsageError(f"{checkpoint}: a student must be one of {known}; this is {config.model_type!r}")
-        self.max_length = min(max_length, config.max_position_embeddings)
+        require_positions(checkpoint, max_length)
+        self.max_length = max_length
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.eps = config.rms_norm_eps

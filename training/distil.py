@@ -26,7 +26,7 @@ from evolver.lab import Attempt, Lab
 from evolver.models.openai import OpenAIModel
 from evolver.race import record_evaluation
 from evolver.records import Distillation, Rollout, Scorecard
-from training.checkpoints import base_checkpoint
+from training.checkpoints import base_checkpoint, require_positions
 from training.cost import shape_of, training_flop
 from training.filter import as_lines
 from training.learnability import take_down
@@ -75,10 +75,11 @@ class Splits(BaseModel):
 async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed: int, say: Say) -> Distillation:
     """Makes, or finishes, the student of (harness, recipe, seed) and returns its record.
 
-    Raises UsageError when no rollout succeeded, or a row is too long for the recipe.
+    Raises UsageError when no rollout succeeded, a row is too long for the recipe, or the window for its base.
     """
-    scored = await _rollouts(lab, harness_id, splits.train, recipe)
     base = base_checkpoint(recipe.base)
+    require_positions(base, recipe.window_tokens)
+    scored = await _rollouts(lab, harness_id, splits.train, recipe)
     renderer = open_renderer(base, recipe.render)
     instructions = {task.id: task.instruction for task in splits.train}
     sealed = frozenset(task.instruction for task in splits.test)

@@ -87,6 +87,7 @@ class StudentModel:
         )
         self._tickets: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
+        self._queueing = threading.Lock()  # a ticket goes to a worker that lives, or to the next one
 
     async def complete(self, request: Request) -> Completion:
         """One reply. What can't be read back, or did not end by itself, comes back as `invalid`, without calls."""
@@ -115,9 +116,12 @@ class StudentModel:
 
     def close(self) -> None:
         """Ends the worker after the replies that are waited for."""
-        if self._worker is not None:
-            self._tickets.put(None)
-            self._worker.join()
+        with self._queueing:
+            worker = self._worker
+            if worker is not None:
+                self._tickets.put(None)
+        if worker is not None:
+            worker.join()
             self._worker = None
 
     async def _decoded(self, prompt: list[int], limit: int, request: Request) -> list[int]:
@@ -142,10 +146,11 @@ class StudentModel:
             pngs=tuple(request.frames[frame] for frame in self.renderer.frames(request.messages)),
             done=lambda outcome: _from_thread(loop, settle, outcome),
         )
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name=self.id, daemon=True)
-            self._worker.start()
-        self._tickets.put(ticket)
+        with self._queueing:
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name=self.id, daemon=True)
+                self._worker.start()
+            self._tickets.put(ticket)
         return await future
 
     def _work(self) -> None:
@@ -205,13 +210,14 @@ class StudentModel:
             ticket.done(ticket.ids)
 
     def _fail(self, error: Exception, running: dict[int, tuple[Slot, Ticket]]) -> None:
-        self._worker = None
         for _, ticket in running.values():
             ticket.done(error)
-        while not self._tickets.empty():
-            waiting = self._tickets.get()
-            if waiting is not None:
-                waiting.done(error)
+        with self._queueing:
+            self._worker = None
+            while not self._tickets.empty():
+                waiting = self._tickets.get()
+                if waiting is not None:
+                    waiting.done(error)
 
 
 def choose(logits: torch.Tensor, ticket: Ticket) -> int:

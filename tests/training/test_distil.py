@@ -143,3 +143,10 @@ async def test_without_a_successful_rollout_there_is_no_student(tmp_path: Path, 
     with pytest.raises(UsageError, match="no row to train on"):
         await distil(here, root(here), splits(train=2), small, 0, print)
     assert here.store.all(Distillation) == []
+
+
+async def test_a_window_that_the_base_lacks_is_refused_before_the_teacher_plays(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    with pytest.raises(UsageError, match="set the recipe's window_tokens"):
+        await distil(here, root(here), splits(), small.model_copy(update={"window_tokens": 4_096}), 0, print)
+    assert here.store.all(Rollout) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,14 +107,31 @@ def test_top_p_leaves_out_the_tail() -> None:
     assert drawn == {1}
 
 
-async def test_a_failing_worker_is_heard_by_all_who_wait(recipe: Recipe, tiny: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def broken(recipe: Recipe, tiny: Path, tmp_path: Path) -> StudentModel:
+    """A student without weights."""
     checkpoint = tmp_path / "broken"
     checkpoint.mkdir()
     (checkpoint / "tokenizer.json").write_bytes((tiny / "tokenizer.json").read_bytes())
     template = Renderer(load_tokenizer(checkpoint), recipe.render).sha256
-    student = StudentModel(checkpoint, student_card("student-broken", recipe, template, 0))
-    answers = await asyncio.gather(*(student.complete(request()) for _ in range(3)), return_exceptions=True)
+    return StudentModel(checkpoint, student_card("student-broken", recipe, template, 0))
+
+
+async def test_a_failing_worker_is_heard_by_all_who_wait(broken: StudentModel) -> None:
+    answers = await asyncio.gather(*(broken.complete(request()) for _ in range(3)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [ValueError] * 3, answers
+
+
+async def test_a_request_that_comes_while_the_worker_fails_is_answered(broken: StudentModel) -> None:
+    class Late(queue.SimpleQueue[Ticket | None]):
+        def put(self, item: Ticket | None, block: bool = True, timeout: float | None = None) -> None:
+            if broken._worker is not None:
+                broken._worker.join(2)  # until it has told all who wait, if it may
+            super().put(item, block, timeout)
+
+    broken._tickets = Late()
+    with pytest.raises(ValueError):
+        await asyncio.wait_for(broken.complete(request()), 30)
 
 
 async def test_a_closed_student_serves_again(student: StudentModel) -> None:
