@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from evolver.crossed import difference, mean
 from evolver.errors import UsageError
-from evolver.intervals import DIFFERENCE, Span, alike_interval, mcnemar_p, nothing, success_interval
+from evolver.intervals import DIFFERENCE, RESAMPLES, Span, alike_interval, mcnemar_p, nothing, success_interval
 from evolver.population import cards_of, final_cards, per_task, require_one_version, success_value
 from evolver.records import Distillation, Equal, Gap, Interval, Scorecard, SeedTest
 
 if TYPE_CHECKING:
     from evolver.store import Store
 
-RESAMPLES = 2_000
 Array = NDArray[np.float64]
 Means = Mapping[str, float]  # task id → success of its attempts, averaged
 

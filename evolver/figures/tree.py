@@ -45,7 +45,7 @@ def layout(population: Population, on_path: set[str]) -> list[Node]:
         parents[c.id] = tuple(p for p in found if p != c.id)
     order = [*missing, *(c.id for c in candidates)]
     depth = _depths(order, parents)
-    lanes = _lanes(order, parents, depth)
+    lanes = _lanes(order, parents)
     nodes = [Node(n, f"{short(h)}, not in this run", "missing", (), 0, lanes[n], False) for n, h in missing.items()]
     for c in candidates:
         verdict = standing(c, population.decision_of.get(c.id))
@@ -72,7 +72,7 @@ def folded(nodes: Sequence[Node], most: int = MOST_NODES) -> list[Node]:
     parents = {n.id: n.parents[:1] for n in kept}
     order = [n.id for n in kept]
     depth = _depths(order, parents)
-    lanes = _lanes(order, parents, depth)
+    lanes = _lanes(order, parents)
     return [replace(n, x=depth[n.id], y=lanes[n.id]) for n in kept]
 
 
@@ -93,7 +93,7 @@ def _depths(order: Sequence[str], parents: Mapping[str, tuple[str, ...]]) -> dic
     return depth
 
 
-def _lanes(order: Sequence[str], parents: Mapping[str, tuple[str, ...]], depth: Mapping[str, int]) -> dict[str, float]:
+def _lanes(order: Sequence[str], parents: Mapping[str, tuple[str, ...]]) -> dict[str, float]:
     children: dict[str, list[str]] = {node: [] for node in order}
     for node in order:
         for parent in parents.get(node, ())[:1]:
