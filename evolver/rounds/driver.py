@@ -7,8 +7,9 @@ settled as if its worker had reported, one that did not is booked by its journal
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from pydantic import JsonValue
 
@@ -31,7 +32,8 @@ Tell = Callable[[int, int, dict[str, JsonValue]], None]
 
 @dataclass(frozen=True)
 class Rules:
-    """How a round is driven. `unit_nusd` is the most that one unit can cost, `cap_nusd` the most that the round may.
+    """How a round is driven. `unit_nusd` is the most that one unit can cost, `probe_nusd` the most that each probe can
+    (nothing where it is not named), `cap_nusd` the most that the round may.
 
     A unit is given up as `infra` after `tries` failures on our side, or the deaths of `deaths` workers.
     """
@@ -39,7 +41,7 @@ class Rules:
     lease_units: int = 1
     deadline_s: float = 3_600.0
     unit_nusd: int = 0
-    probe_nusd: int = 0
+    probe_nusd: Mapping[Probe, int] = field(default_factory=dict)
     cap_nusd: int | None = None
     tries: int = 3
     deaths: int = 10
@@ -57,6 +59,7 @@ class Driver:
     tell: Tell = lambda done, total, detail: None
     clock: Callable[[], float] = time.monotonic
     _out: dict[int, tuple[Lease, float]] = field(default_factory=dict, init=False)
+    _unpaid: Probe | None = field(default=None, init=False)  # is due, and there is no money for it now
     _beat: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
@@ -74,14 +77,14 @@ class Driver:
 
     async def run(self) -> Closed:
         """Plays what is missing and closes the manifest. Raises Alarm when an instrument is off, BudgetSpent when the
-        cap leaves no room for another unit, NotReady when no worker is left."""
+        cap leaves no room for another unit or look, NotReady when no worker is left."""
         self.recover()
         self._progress(force=True)
         while True:
             played = self.book.committed() == self.round.manifest.opened.units
             if self.watch.alarm is None:
                 self._hand_out(final=played)
-            if played and not self._out:
+            if played and not self._out and self._unpaid is None:
                 break
             if not self._out:
                 self._stuck()
@@ -118,11 +121,17 @@ class Driver:
 
     def _hand_out(self, *, final: bool) -> None:
         """`final`: no unit is left, and the instruments are looked at a last time."""
+        self._unpaid = None
         below = self.round.compactor.frontier(self.round.compactor.next)
         while self.crew.free > 0 and len(self._out) < self.breaker.limit(self.window.open):
             probe = self.watch.due(self.book.cost("kept").calls, final=final)
             if probe is not None:
-                self._submit(Lease(self.book.claim_probe(probe, self.rules.probe_nusd), probe=probe))
+                cost = self.rules.probe_nusd.get(probe, 0)
+                if not self.purse.covers(cost, self.book.cost().nusd, self.book.reserved()):
+                    self.watch.again(probe)
+                    self._unpaid = probe
+                    return
+                self._submit(Lease(self.book.claim_probe(probe, cost), probe=probe))
                 continue
             most = self.rules.lease_units if not self.breaker.tripped else 1
             most = self.purse.units(self.book.cost().nusd, self.book.reserved(), most)
@@ -143,13 +152,18 @@ class Driver:
         if self.crew.alive == 0:
             raise NotReady("no worker is left, and none can be had: see to the machines and run the same command again")
         spent = self.book.cost().nusd
-        if self.purse.units(spent, 0, 1) == 0 and self.book.waiting():
-            self._compact()
-            cap = (self.rules.cap_nusd or 0) / NANO
-            raise BudgetSpent(
-                f"${spent / NANO:,.4f} of ${cap:,.4f} are spent, and one more unit may cost "
-                f"${self.rules.unit_nusd / NANO:,.4f}: raise cost_usd and run the same command again"
-            )
+        if self._unpaid is not None:
+            self._stop_at_cap(spent, f"a look at the {self._unpaid}", self.rules.probe_nusd[self._unpaid])
+        if self.purse.units(spent, 0, 1) <= 0 and self.book.waiting():
+            self._stop_at_cap(spent, "one more unit", self.rules.unit_nusd)
+
+    def _stop_at_cap(self, spent: int, what: str, cost: int) -> NoReturn:
+        self._compact()
+        cap = (self.rules.cap_nusd or 0) / NANO
+        raise BudgetSpent(
+            f"${spent / NANO:,.4f} of ${cap:,.4f} are spent, and {what} may cost ${cost / NANO:,.4f}: "
+            "raise cost_usd and run the same command again"
+        )
 
     def _end_overdue(self) -> None:
         now = self.clock()

@@ -96,5 +96,9 @@ class Purse:
         """How many of `most` units may be begun."""
         if self.cap is None:
             return most
-        left = self.cap - spent - reserved
-        return min(most, left // self.unit) if self.unit else (most if left > 0 else 0)
+        left = max(0, self.cap - spent - reserved)
+        return min(most, left // self.unit) if self.unit else (most if left else 0)
+
+    def covers(self, nusd: int, spent: int, reserved: int) -> bool:
+        """Whether something that may cost so much may be begun."""
+        return self.cap is None or not nusd or spent + reserved + nusd <= self.cap

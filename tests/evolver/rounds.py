@@ -62,7 +62,11 @@ def opened(path: Path, plan: Plan | None = None) -> Round:
 
 
 def driven(
-    path: Path, spec: Spec | None = None, rules: Rules = Rules(lease_units=4), plan: Plan | None = None
+    path: Path,
+    spec: Spec | None = None,
+    rules: Rules = Rules(lease_units=4),
+    plan: Plan | None = None,
+    schedule: Schedule = Schedule(),
 ) -> Closed:
     """Plays a round to its end, or goes on with it."""
 
@@ -71,7 +75,7 @@ def driven(
         crew = LocalCrew(spec or Spec(path), rules.workers)
         try:
             units = round_.manifest.opened.units
-            return await Driver(round_, crew, rules, Watch(round_.book, Schedule(), units)).run()
+            return await Driver(round_, crew, rules, Watch(round_.book, schedule, units)).run()
         finally:
             await crew.aclose()
             round_.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from evolver.rounds.rows import ROW
 from evolver.rounds.settling import Came, settlement
 from evolver.rounds.shards import Compactor
 from evolver.rounds.view import read_round
+from evolver.rounds.watch import Schedule
 from evolver.testing.rounds import COST, noop_rows
 from tests.evolver.round_killed import start
 from tests.evolver.rounds import CAPSULE, TASKS, Spec, a_plan, driven, opened
@@ -227,6 +229,25 @@ def test_the_cap_holds_to_the_unit_whatever_is_under_way(tmp_path: Path) -> None
     assert read_round(tmp_path).done == 17
     assert driven(tmp_path).rows == N
     assert read_round(tmp_path).spent_usd == pytest.approx(N * COST.nusd / 1e9)
+
+
+def test_a_round_that_has_passed_a_lower_cap_stops_at_once(tmp_path: Path) -> None:
+    rules = Rules(lease_units=4, workers=3, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
+    for cap in (17, 10):
+        with pytest.raises(BudgetSpent, match="raise cost_usd"):
+            driven(tmp_path, rules=replace(rules, cap_nusd=cap * COST.nusd))
+    assert read_round(tmp_path).done == 17
+
+
+def test_a_look_that_the_cap_leaves_no_room_for_is_not_begun(tmp_path: Path) -> None:
+    """The first look and the one at the end, when every unit is played: the round is not closed without it."""
+    spec, schedule = Spec(tmp_path), Schedule({"judge": 1_000})
+    rules = Rules(lease_units=4, unit_nusd=COST.nusd, probe_nusd={"judge": 5_000})
+    for cap, done in ((4_999, 0), (N * COST.nusd + 4_999, N)):
+        with pytest.raises(BudgetSpent, match=r"a look at the judge may cost .*: raise cost_usd"):
+            driven(tmp_path, spec, replace(rules, cap_nusd=cap), schedule=schedule)
+        assert read_round(tmp_path).done == done and bool(spec.worked) == bool(done)
+    assert driven(tmp_path, spec, replace(rules, cap_nusd=N * COST.nusd + 5_000), schedule=schedule).rows == N
 
 
 def test_g29_g44_infra_is_played_again_then_set_apart_and_no_failure_of_the_agent(tmp_path: Path) -> None:

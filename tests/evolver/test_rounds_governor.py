@@ -69,12 +69,19 @@ def test_an_outage_pauses_then_tries_one_and_one_that_comes_back_sound_ends_it()
 
 
 @pytest.mark.parametrize(
-    ("spent", "reserved", "units"), [(0, 0, 8), (50, 0, 5), (50, 40, 1), (95, 0, 0), (100, 0, 0), (90, 10, 0)]
+    ("spent", "reserved", "units"),
+    [(0, 0, 8), (50, 0, 5), (50, 40, 1), (95, 0, 0), (100, 0, 0), (90, 10, 0), (130, 0, 0)],
 )
 def test_a_purse_gives_what_is_left_and_not_spoken_for(spent: int, reserved: int, units: int) -> None:
     assert Purse(cap=100, unit=10).units(spent, reserved, 8) == units
     assert Purse(cap=None, unit=10).units(spent, reserved, 8) == 8
     assert Purse(cap=100, unit=0).units(spent, reserved, 8) == (8 if spent + reserved < 100 else 0)
+
+
+def test_a_purse_covers_what_cannot_pass_the_cap() -> None:
+    purse = Purse(cap=100, unit=10)
+    assert purse.covers(30, 50, 20) and not purse.covers(31, 50, 20) and not purse.covers(1, 130, 0)
+    assert purse.covers(0, 130, 0) and Purse(cap=None, unit=10).covers(31, 50, 20)
 
 
 def test_a_lease_sets_aside_what_it_can_cost_until_it_is_settled(tmp_path: Path) -> None:
