@@ -59,10 +59,10 @@ def require_positions(checkpoint: Path, window_tokens: int) -> None:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(checkpoint), local_files_only=True)
-    if not hasattr(config, "vision_config") and window_tokens > config.max_position_embeddings:
+    if not hasattr(config, "vision_config") and window_tokens > (most := config.max_position_embeddings):
         raise UsageError(
-            f"{checkpoint} has {config.max_position_embeddings} positions, the window is {window_tokens} tokens: set the "
-            f"recipe's window_tokens to at most {config.max_position_embeddings}"
+            f"{checkpoint} has {most} positions, the window is {window_tokens} tokens: set the recipe's window_tokens "
+            f"to at most {most}"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -48,13 +47,18 @@ def distil(
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # Threads that spin while they wait make each other, and the sandboxes beside them, several times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from evolver.commands.stopping import finished
     from evolver.store import Store
+    from training.distil import STUDENTS
     from training.recipe import load_recipe
 
     chosen = load_recipe(recipe or Store.open(run).config.distil.recipe)
     if equal is not None:
         chosen = chosen.model_copy(update={"equal": equal})
-    asyncio.run(_distil(run, harness, seed, chosen, _counts(test_tasks or [])))
+    counts, students = _counts(test_tasks or []), run / STUDENTS
+    students.mkdir(exist_ok=True)
+    with Store.lock(students):  # not the run's own, which the experiment holds whose child this may be
+        finished(_distil(run, harness, seed, chosen, counts))
 
 
 def _counts(given: list[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ finishes it. The Distillation record comes last: it says that student, control a
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -38,6 +39,7 @@ from training.sft import Stage, train
 from training.student import CARD, StudentModel, open_student, open_untrained, student_card, untrained_id
 
 Say = Callable[[str], None]
+STUDENTS = "students"  # within a run
 TRAINED = "trained.json"
 LEFT_OUT = "left_out.jsonl"
 
@@ -90,8 +92,8 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     if not rows.rows:
         raise UsageError(f"no row to train on under {harness_id[:12]}: of {len(scored)} rollouts, {rows.dropped}")
     student_id = _student_id(recipe, seed, rows)
-    checkpoint = lab.store.path / "students" / student_id
-    trained = _trained(checkpoint, rows, Stage(rows.rows, recipe, seed, base, lab.store.blob), say)
+    checkpoint = lab.store.path / STUDENTS / student_id
+    trained = await _trained(checkpoint, rows, Stage(rows.rows, recipe, seed, base, lab.store.blob), say)
     _write_card(checkpoint, student_id, recipe, renderer, seed)
     await _measure(lab, harness_id, splits, recipe, checkpoint)
     take_down(lab, harness_id, splits.test, recipe, checkpoint)
@@ -152,7 +154,7 @@ async def _reasoned(lab: Lab, instructions: Mapping[str, str], scored: Scored, r
     return found
 
 
-def _trained(checkpoint: Path, rows: Rows, stage: Stage, say: Say) -> Training:
+async def _trained(checkpoint: Path, rows: Rows, stage: Stage, say: Say) -> Training:
     """Fine-tunes, or reads what an earlier call left; `trained.json` is written last and makes it whole."""
     if (checkpoint / TRAINED).is_file():
         say(f"training: {checkpoint.name} is there already")
@@ -163,7 +165,11 @@ def _trained(checkpoint: Path, rows: Rows, stage: Stage, say: Say) -> Training:
         f"training: {rows.rollouts} rollouts, {len(rows.rows)} rows, {rows.tokens:,} tokens ({rows.trained_tokens:,} "
         f"learned) x {stage.recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
     )
-    done = train(stage, checkpoint, say)
+    try:
+        done = train(stage, checkpoint, say)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0)  # takes the cancellation that training saw, which would end the first wait of a clean-up
+        raise
     flop = training_flop(rows.rows, shape_of(checkpoint, stage.recipe), stage.recipe.epochs)
     say(
         f"training: {done.seconds:.0f} s, {done.tokens_per_s:.0f} tokens/s, {flop:.2e} FLOP, "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -203,6 +205,9 @@ def _progress(say: Say) -> TrainerCallback:
         def on_train_begin(self, args, state, control, **kwargs):
             self.started, self.first = time.monotonic(), state.global_step
 
+        def on_step_end(self, args, state, control, **kwargs):
+            _leave_if_cancelled()
+
         def on_log(self, args, state, control, logs=None, **kwargs):
             now = time.monotonic()
             last = state.global_step >= state.max_steps
@@ -214,3 +219,11 @@ def _progress(say: Say) -> TrainerCallback:
             say(f"training: step {state.global_step}/{state.max_steps}, loss {logs['loss']:.3f}, {left:.0f} s left")
 
     return Progress()
+
+
+def _leave_if_cancelled() -> None:
+    """Raises CancelledError when the task that trains was cancelled: training never gives way to its loop."""
+    with suppress(RuntimeError):  # no loop: nobody cancels
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from devset.task import SPLITS, Split
+from evolver.commands.stopping import finished
 from evolver.commands.talk import say, show_table
 from evolver.commands.tasks import ADMISSION, RUNS, Limit, find, is_task_dir, splits_of
 from evolver.errors import UsageError
@@ -61,7 +61,7 @@ def admit(
         chosen = splits_of([split] if split else list(SPLITS), limit, ADMISSION if split else None, RUNS)
         imported = []
     log = log or (folder / VERDICTS if folder else RUNS / VERDICTS)
-    verdicts = asyncio.run(_admit(chosen, backend, workers, frozenset(t.id for t in imported), log))
+    verdicts = finished(_admit(chosen, backend, workers, frozenset(t.id for t in imported), log))
     if len(chosen) > 1:
         table(chosen, verdicts)
     held = sum(not verdict.admitted for verdict in verdicts)

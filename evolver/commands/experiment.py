@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
-import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from evolver.commands.stopping import finished
 from evolver.commands.talk import AsJson, RunDir, data_console, run_console, say, show_json
 from evolver.errors import UsageError
 
@@ -242,18 +241,14 @@ def drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> in
     """
     with store.working():
         try:
-            return asyncio.run(_in_lab(store, work))
-        except (KeyboardInterrupt, asyncio.CancelledError) as stop:
-            say(f"stopped; nothing that was finished is lost. Resume: {again}")
-            return 130 if isinstance(stop, KeyboardInterrupt) else 143
+            return finished(_in_lab(store, work), again)
+        except typer.Exit as stop:
+            return stop.exit_code
 
 
 async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:
     from evolver.lab import open_lab
 
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with open_lab(store.path) as lab, _watched(lab):
         return await work(lab)
 

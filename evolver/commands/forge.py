@@ -3,7 +3,6 @@ model's skills)."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import typer
 
 from devset.task import SPLITS
 from evolver.commands.admission import Backend, Progress, opened_bench
+from evolver.commands.stopping import finished
 from evolver.commands.talk import AsJson, say, show_json, show_table
 from evolver.errors import NotReady, UsageError
 
@@ -117,7 +117,7 @@ def prove(
     except (SetError, SettingsError) as error:
         raise UsageError(str(error)) from error
     tell = say if as_json else typer.echo
-    proofs = asyncio.run(_prove(chosen, folder / PROOFS, (backend, workers, oracle_runs), tell))
+    proofs = finished(_prove(chosen, folder / PROOFS, (backend, workers, oracle_runs), tell))
     given = verdicts(rows, proofs)
     found = sampled(rows, proofs, given)
     if found.let_in:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import shlex
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from evolver.commands.stopping import finished
 from evolver.commands.talk import AsJson, data_console, say, show_json
 
 if TYPE_CHECKING:
@@ -70,17 +67,8 @@ def generate(
     def tell(done: int, total: int, detail: dict[str, JsonValue]) -> None:
         console.progress(_label(detail), done, total, {"success": None, "tokens": detail["tokens"]})
 
-    async def work() -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        await play(wanted, tell, say)
-
     try:
-        asyncio.run(work())
-    except (KeyboardInterrupt, asyncio.CancelledError) as stop:
-        say(f"stopped; nothing that was finished is lost. Resume: {shlex.join(['evolver', *sys.argv[1:]])}")
-        raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
+        finished(play(wanted, tell, say))
     finally:
         console.close()
     _show(read_round(out), as_json=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from devset.task import Split
 from evolver.commands.admission import Backend, Progress, opened_bench
+from evolver.commands.stopping import finished
 from evolver.commands.talk import AsJson, say, show_json, show_table
 from evolver.commands.tasks import ADMISSION, RUNS, Limit, splits_of
 from evolver.errors import UsageError
@@ -47,7 +47,7 @@ def quality(
     else:
         chosen: Split = split or "dev"
         tasks = splits_of([chosen], limit, ADMISSION, RUNS)
-    trials = asyncio.run(_measure(tasks, backend, workers))
+    trials = finished(_measure(tasks, backend, workers))
     figures, faults = quality_of(trials), [trial for trial in trials if trial.wrong or trial.success is None]
     if as_json:
         found = [fault.model_dump(mode="json") for fault in faults]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evolver.commands.admission import Backend, Progress, opened_bench
+from evolver.commands.stopping import finished
 from evolver.commands.talk import AsJson, say, show_json, show_table
 from evolver.errors import UsageError
 
@@ -50,7 +50,7 @@ def write(
     store = Store.create(out, given)
     with store.working():
         tell = say if as_json else typer.echo
-        found = asyncio.run(_write(store, author, (backend, n, limit_s), tell))
+        found = finished(_write(store, author, (backend, n, limit_s), tell))
     if as_json:
         show_json({"skills": [verdict.model_dump(mode="json") for verdict in found]})
     taken = sum(verdict.outcome == "admitted" for verdict in found)
@@ -114,7 +114,7 @@ def check(
 
     reasons, lost = tuple(static_reasons(family, forge.families, forge.duplicates)), False
     if not reasons:
-        reasons, lost = asyncio.run(run())
+        reasons, lost = finished(run())
     verdict = "no verdict, our machines were lost" if lost else "refused" if reasons else "admitted"
     typer.echo(f"{family.name}  {verdict}{': ' if reasons else ''}{'; '.join(reasons)}")
     if reasons:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
+from evolver.commands.stopping import finished
 from evolver.config import load_config
 from evolver.records import Decision, Ending, LedgerEntry, Rollout
 from evolver.store import Store
@@ -112,6 +115,40 @@ def test_an_unreachable_endpoint_is_one_line_that_names_it(tmp_path: Path) -> No
     said = [line for line in done.stderr.splitlines() if line.startswith("evolver: ")]
     assert len(said) == 1 and "127.0.0.1:9" in said[0] and "does not answer" in said[0]
     assert Store.open(tmp_path / "run").all(Ending)[-1].reason == "failed"
+
+
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_work_that_is_stopped_ends_its_clean_up_and_says_how_to_go_on(
+    stop: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), stop)
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            done.append("closed")
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(typer.Exit) as end:
+        finished(work(), "evolver again")
+    assert end.value.exit_code == code and done == ["closed"] and signal.getsignal(signal.SIGTERM) == before
+    assert "Resume: evolver again" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_gate_that_is_terminated_stops_cleanly(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "evolver", "tasks", "admit", "--split", "dev", "--log", str(tmp_path / "log.jsonl")]
+    child = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    while not (tmp_path / "log.jsonl").exists() and child.poll() is None:
+        time.sleep(0.2)
+    if child.poll() == 3:
+        pytest.skip("no sandbox back end here")
+    child.terminate()
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 143 and "Resume: evolver tasks admit" in err and "Traceback" not in err
 
 
 @pytest.mark.slow

@@ -96,5 +96,5 @@ def test_a_window_beyond_the_positions_is_refused(tiny: Path) -> None:
     from training.decoder import Decoder
 
     assert Decoder(tiny, dtype="float32", slots=1, max_length=2_048).max_length == 2_048
-    with pytest.raises(UsageError, match="2048 positions.*window_tokens to at most 2048"):
+    with pytest.raises(UsageError, match=r"2048 positions.*window_tokens to at most 2048"):
         Decoder(tiny, dtype="float32", slots=1, max_length=2_049)

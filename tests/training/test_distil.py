@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from devset.task import Task
+from evolver.commands.stopping import finished
 from evolver.config import RunConfig
 from evolver.errors import UsageError
 from evolver.executors.local import LocalExecutor
@@ -18,6 +26,7 @@ from evolver.store import Store
 from evolver.testing import FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel, reply
 from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path, tree_files
+from tests.evolver.test_cli import called
 from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
 from training.distil import Splits, distil
 from training.recipe import Recipe, StudentSampling
@@ -122,6 +131,55 @@ async def test_a_recipe_that_shows_or_samples_otherwise_has_a_control_of_its_own
     assert len({m.base_model for m in made}) == 2
     played = [c.key.model_id for c in here.store.all(Scorecard) if c.key.purpose == "test"]
     assert [played.count(m.base_model) for m in made] == [2, 2]
+
+
+def test_two_distillations_never_work_on_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = lab(tmp_path / "run", teacher())
+    root(here)
+    (here.store.path / "students").mkdir()
+    with here.store.working(), Store.lock(here.store.path / "students"):  # the run's own lock is its parent's
+        code, _, err = called(capsys, "distil", str(here.store.path), "beta1")
+    assert code == 2 and f"students is being worked on by process {os.getpid()}" in err
+
+
+def test_a_training_that_is_terminated_leaves_at_the_next_step(tmp_path: Path, small: Recipe) -> None:
+    here = lab(tmp_path, teacher())
+    harness, said, closed = root(here), [], []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if line.startswith("training:") and len(said) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def work() -> None:
+        try:
+            await distil(here, harness, splits(), small.model_copy(update={"epochs": 50}), 0, say)
+        finally:
+            await asyncio.sleep(0)
+            closed.append(True)
+
+    with pytest.raises(typer.Exit) as end:
+        finished(work())
+    assert end.value.exit_code == 143 and closed and len(said) == 1
+    assert here.store.all(Distillation) == []
+
+
+@pytest.mark.slow
+def test_a_distillation_that_is_terminated_stops_cleanly(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    store = Store.create(run, RunConfig.model_validate({"tasks": {"train": 8, "test": 1, "families": ["csv.*"]}}))
+    (tmp_path / "tiny.yaml").write_text("base: tiny-random-llama\nwindow_tokens: 1024\n")
+    words = [sys.executable, "-m", "evolver", "distil", str(run), "beta1", "--recipe", str(tmp_path / "tiny.yaml")]
+    child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while not store.all(Rollout) and child.poll() is None:
+        time.sleep(0.05)
+    if child.poll() == 3:
+        pytest.skip("no sandbox back end here")
+    child.terminate()
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 143 and "Resume: evolver distil" in err and "Traceback" not in err
+    played, paid = store.all(Rollout), {entry.rollout_id for entry in store.all(LedgerEntry)}
+    assert len(played) < 8 and {rollout.id for rollout in played} == paid
 
 
 async def test_a_budget_counts_attempts_and_what_is_left_out_is_listed(tmp_path: Path, small: Recipe) -> None:
