@@ -10,6 +10,7 @@ import typer
 from evolver.records import Equal
 
 if TYPE_CHECKING:
+    from evolver.config import RunConfig
     from evolver.records import Rollout, Scorecard
     from evolver.store import Store
     from training.recipe import Recipe
@@ -130,10 +131,12 @@ def export(
     from harnesses.library import Library
     from training.exports import conversations_of, write
     from training.exports.formats import write_provenance, write_tokens
+    from training.filter import FilterLedger, counted
 
     store, library = Store.open(run), Library(run / "library")
     harness_id = resolved(library, harness)
     instructions, found = material(store, harness_id)
+    sealed = sealed_instructions(store.config)
     notes = annotated(found, store.all(Annotation))
     scored = notes.scored
     if not scored:
@@ -148,14 +151,24 @@ def export(
 
         chosen = load_recipe(recipe or store.config.distil.recipe)
         renderer = open_renderer(base_checkpoint(chosen.base), chosen.render)
-        rows = build_rows(played, instructions, scored, renderer, chosen)
-        files, count = write_tokens(rows.rows, out), len(rows.rows)
+        rows = build_rows(played, instructions, scored, renderer, chosen, sealed)
+        files, count, left_out = write_tokens(rows.rows, out), len(rows.rows), rows.dropped
     else:
-        made = conversations_of(played, instructions, scored)
+        made = conversations_of(played, instructions, scored, sealed, ledger := FilterLedger())
         files, count = write(format, made, out, lambda frame: str(store.blob_path(frame).resolve())), len(made)
+        left_out = counted(tuple(ledger.entries))
     if notes.by:
         files.append(write_provenance(notes.by, out))
-    say(f"{count} rows of {len(scored)} rollouts: {', '.join(map(str, files))}")
+    say(f"{count} rows of {len(scored)} rollouts (left out: {left_out or 'nothing'}): {', '.join(map(str, files))}")
+
+
+def sealed_instructions(config: RunConfig) -> frozenset[str]:
+    """What test tasks ask for, which nothing may be learned from. They are compared with and not shown, so the split
+    is not opened by this."""
+    from devset.splits import load_split
+    from evolver.ground import imported_tasks
+
+    return frozenset(task.instruction for task in [*load_split("test", unsealed=True), *imported_tasks(config)["test"]])
 
 
 def material(store: Store, harness_id: str) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
+
+from evolver.records import Rollout, Scorecard
 
 Reason = Literal[
     "failed",  # rollout: the graders say no
     "unscored",  # rollout: nobody could grade it, through no fault of the agent
     "leak",  # rollout: its task asks for what a test task asks for
-    "duplicate",  # row: learned already
+    "duplicate",  # row: learned already (exports: a call that is a row already)
     "overlength",  # row: longer than max_length
     "overlength_turn",  # turn: does not fit the row that it continues (overlength: fork)
     "slip_turn",  # turn: a declared slip; it stays as context, outside the loss
@@ -37,6 +40,23 @@ class FilterLedger:
 
     def leave_out(self, reason: Reason, rollout_id: str, turn: int | None = None, tokens: int | None = None) -> None:
         self.entries.append(LeftOut(reason, rollout_id, turn, tokens))
+
+
+def to_learn(
+    scored: Sequence[tuple[Rollout, Scorecard]],
+    instructions: Mapping[str, str],
+    sealed: frozenset[str],
+    ledger: FilterLedger,
+) -> Iterator[tuple[Rollout, str]]:
+    """The successful rollouts, each with what its agent was asked, but those that were asked what is `sealed`."""
+    for rollout, card in scored:
+        instruction = instructions[rollout.key.task_id]
+        if card.success is not True:
+            ledger.leave_out("unscored" if card.success is None else "failed", rollout.id)
+        elif instruction in sealed:
+            ledger.leave_out("leak", rollout.id)
+        else:
+            yield rollout, instruction
 
 
 def counted(entries: tuple[LeftOut, ...]) -> dict[str, int]:

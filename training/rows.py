@@ -11,7 +11,7 @@ from evolver.context import request_for, request_sha256
 from evolver.errors import UsageError
 from evolver.records import Rollout, Scorecard, Turn
 from harnesses.harness import Harness
-from training.filter import FilterLedger, LeftOut, counted
+from training.filter import FilterLedger, LeftOut, counted, to_learn
 from training.recipe import Recipe
 from training.render import Renderer
 
@@ -88,14 +88,7 @@ def build_rows(
     ledger = FilterLedger()
     seen: set[tuple[tuple[int, ...], tuple[str, ...]]] = set()
     used = 0
-    for rollout, card in scored:
-        instruction = instructions[rollout.key.task_id]
-        if card.success is not True:
-            ledger.leave_out("unscored" if card.success is None else "failed", rollout.id)
-            continue
-        if instruction in sealed:
-            ledger.leave_out("leak", rollout.id)
-            continue
+    for rollout, instruction in to_learn(scored, instructions, sealed, ledger):
         used += 1
         for whole in _rows_of(rollout, harness, instruction, renderer, ledger):
             row = _forked(whole, recipe.max_length, renderer, ledger) if recipe.overlength == "fork" else whole

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from devset.splits import load_split
+from devset.task import task_hash
 from evolver.config import RunConfig
 from evolver.context import request_for, request_sha256
 from evolver.errors import UsageError
@@ -15,12 +16,15 @@ from evolver.records import Image, Observed, Rollout
 from evolver.store import Store
 from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path, tree_files
+from tests.evolver.test_ground import folder, imported, verdict
+from tests.evolver.test_ground import store as run_of
 from tests.training.conversations import END, INSTRUCTION, TASK, USUAL, Said, beta1, card, rollout
 from tests.training.test_rows import rows_of
-from training.cli import export
+from training.cli import Format, export
 from training.exports import Conversation, conversations_of, write
 from training.exports.conversations import IMAGE
 from training.exports.formats import write_tokens
+from training.filter import FilterLedger, counted
 from training.recipe import Recipe
 from training.render import Renderer
 
@@ -60,6 +64,17 @@ def test_each_good_reply_is_learned_once_after_what_was_shown(made: list[Convers
     assert all([s.loss for s in one.messages] == [False] * (len(one.messages) - 1) + [True] for one in made)
     assert all(sum(s.content.count(IMAGE) for s in one.messages) == len(one.images) for one in made)
     assert made[0].images == ("f" * 64,)
+
+
+def test_a_test_task_is_a_leak_and_a_call_that_is_there_already_a_duplicate() -> None:
+    scored = [(r, card(r)) for r in (rollout(), rollout(name="r-1"))]
+    ledger = FilterLedger()
+    made = conversations_of(HARNESS, {TASK: INSTRUCTION}, scored, ledger=ledger)
+    assert {one.rollout_id for one in made} == {"r-0"} and len(made) == len(USUAL)
+    assert counted(tuple(ledger.entries)) == {"duplicate": len(USUAL)}
+    ledger = FilterLedger()
+    assert conversations_of(HARNESS, {TASK: INSTRUCTION}, scored, frozenset({INSTRUCTION}), ledger) == []
+    assert counted(tuple(ledger.entries)) == {"leak": 2}
 
 
 def test_trl_parquet_reads_back_with_tools_as_a_string(made: list[Conversation], tmp_path: Path) -> None:
@@ -154,3 +169,25 @@ def test_the_command_writes_what_a_run_holds_and_says_how_many(
     assert len(pq.read_table(tmp_path / "out" / "train.parquet")) == 3
     with pytest.raises(UsageError, match="no train rollout under beta2"):
         export(store.path, "beta2", "verl", tmp_path / "out")
+
+
+@pytest.mark.parametrize("format", ["verl", "tokens"])
+def test_the_command_leaves_out_what_a_test_task_asks_for(
+    format: Format, recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leak = imported(0).model_copy(update={"instruction": load_split("test", 1, unsealed=True)[0].instruction})
+    leak = leak.model_copy(update={"hash": task_hash(leak)})
+    tasks = [leak, imported(1)]
+    place = folder(tmp_path / "tasks", tasks, [verdict(task) for task in tasks])
+    run = run_of(tmp_path, {"train": (place,)})
+    for number, task in enumerate(tasks):
+        of = rollout(name=f"r-{number}", instruction=task.instruction)
+        key = of.key.model_copy(update={"task_id": task.id, "model_id": "m"})
+        of = of.model_copy(update={"key": key})
+        run.append(of)
+        run.append(card(of))
+    (tmp_path / "tiny.yaml").write_text(recipe.model_dump_json())
+    export(run.path, "beta1", format, tmp_path / "out", recipe=str(tmp_path / "tiny.yaml"))
+    assert "of 2 rollouts (left out: {'leak': 1})" in capsys.readouterr().err
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    assert len(pq.read_table(path)) == {"verl": 3, "tokens": 1}[format]

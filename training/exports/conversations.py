@@ -14,6 +14,7 @@ from evolver.context import request_for, request_sha256
 from evolver.errors import UsageError
 from evolver.records import Completion, Image, Message, Rollout, Scorecard, Text, ToolCall
 from harnesses.harness import Harness
+from training.filter import FilterLedger, to_learn
 
 IMAGE = "<image>"
 SPELLED = "<image\u200b>"  # text that spells the tag: a trainer would look for a picture
@@ -58,32 +59,41 @@ class Conversation(BaseModel):
 
 
 def conversations_of(
-    harness: Harness, instructions: Mapping[str, str], scored: Sequence[tuple[Rollout, Scorecard]]
+    harness: Harness,
+    instructions: Mapping[str, str],
+    scored: Sequence[tuple[Rollout, Scorecard]],
+    sealed: frozenset[str] = frozenset(),
+    ledger: FilterLedger | None = None,
 ) -> list[Conversation]:
-    """The learnable calls of the successful rollouts: no slips, no broken or cut-off replies.
+    """The learnable calls of the rollouts that training takes (training.filter), each once: no slips, no broken or
+    cut-off replies. What is left out is put down in `ledger`.
 
     Raises UsageError when a request can't be rebuilt from the log.
     """
-    made = []
-    for rollout, card in scored:
-        if card.success is not True:
-            continue
+    made: dict[tuple[str, tuple[Speech, ...]], Conversation] = {}
+    ledger = ledger or FilterLedger()
+    for rollout, instruction in to_learn(scored, instructions, sealed, ledger):
         for index, turn in enumerate(rollout.turns):
             reply = turn.completion
             if turn.slip is not None or reply.invalid is not None or reply.finish_reason == "length":
+                ledger.leave_out("broken_turn" if turn.slip is None else "slip_turn", rollout.id, index)
                 continue
             messages, tools = request_for(
-                harness, instructions[rollout.key.task_id], rollout.first, rollout.turns[:index], rollout.image_rule
+                harness, instruction, rollout.first, rollout.turns[:index], rollout.image_rule
             )
             if request_sha256(messages, tools) != turn.request_sha256:
                 raise UsageError(
                     f"rollout {rollout.id}, turn {index}: the request rebuilt from the log is not the one that was "
                     "sent; it was recorded under another harness, task or version"
                 )
-            functions = [{"type": "function", "function": tool.model_dump()} for tool in tools]
+            functions = json.dumps([{"type": "function", "function": tool.model_dump()} for tool in tools])
             said = (*map(_speech, messages), _reply(reply))
-            made.append(Conversation(rollout_id=rollout.id, turn=index, tools=json.dumps(functions), messages=said))
-    return made
+            if (functions, said) in made:
+                ledger.leave_out("duplicate", rollout.id, index)
+            else:
+                one = Conversation(rollout_id=rollout.id, turn=index, tools=functions, messages=said)
+                made[functions, said] = one
+    return list(made.values())
 
 
 def _speech(message: Message) -> Speech:
