@@ -107,7 +107,7 @@ class Book:
     """An open book. `Book.create` starts one, `Book(path)` opens one to write, `Book.read` one to look at."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        where = f"file:{path}?mode={'ro' if read_only else 'rw'}"
+        where = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=30.0, check_same_thread=False)
         if not read_only:
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -172,15 +172,16 @@ class Book:
         """A new lease on the first `most` units that wait and stand before position `below`, with `reserve` nano-
         dollars a unit set aside for it; None when there are none.
 
-        Units over which workers died go in ever smaller company, until the one that kills them is alone."""
+        What was never played goes first, then what came back first: no unit that fails keeps the others waiting. Units
+        over which workers died go in ever smaller company, until the one that kills them is alone."""
         with self.writing() as db:
-            waits = "state = 0 AND position < ? ORDER BY position LIMIT 1"
+            waits = "state = 0 AND position < ? ORDER BY lease, position LIMIT 1"
             first = db.execute(f"SELECT deaths FROM units WHERE {waits}", (below,)).fetchone()
             deaths = first[0] if first else 0
             found = _planned(
                 db.execute(
                     "SELECT position, unit, task, replica FROM units WHERE state = 0 AND position < ? AND deaths = ? "
-                    "ORDER BY position LIMIT ?",
+                    "ORDER BY lease, position LIMIT ?",
                     (below, deaths, max(1, most >> deaths)),
                 )
             )

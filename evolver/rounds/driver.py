@@ -201,8 +201,8 @@ class Driver:
 
     def _settle(self, lease_id: int) -> int:
         """Settles a lease by the rows that it left; returns how many units that completed."""
-        came = Came.of(self.attempts.summary(lease_id))
-        made = settlement(came, self.book.held(lease_id), self.rules.tries)
+        came = Came.of(self.attempts.summary(lease_id), self.attempts.spent(lease_id))
+        made = settlement(came, self.book.held(lease_id), self.rules.tries, down=self.breaker.tripped)
         done = self.book.settle(lease_id, made)
         for reason in came.reasons:
             self.breaker.heard(sound=reason != "infra")

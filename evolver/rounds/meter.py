@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from devset.task import Task
 from evolver.errors import Blamed, UsageError
 from evolver.protocols import Model, Privileged, Request, Sandbox
-from evolver.records import Completion
+from evolver.records import Completion, LedgerEntry
 from evolver.rounds.attempts import Journal
 from evolver.rounds.book import NANO, Cost
+from evolver.store import Store
 
 Price = Callable[[str, int | None, int | None], float | None]
+
+
+class Refused(UsageError):
+    """The endpoint refuses a request: this one (too long, filtered), or whatever is asked (key, address)."""
 
 
 class Meter:
@@ -42,6 +49,19 @@ class Meter:
         """The call came to an end without an answer: nobody bills it."""
         self._journal.answered(Cost())
 
+    @contextmanager
+    def charged(self, store: Store, rollout_id: str) -> Iterator[None]:
+        """Adds what the ledger is charged for a rollout meanwhile, whatever ends it."""
+        before = len(store.all(LedgerEntry))
+        try:
+            yield
+        finally:
+            for entry in store.since(LedgerEntry, before):
+                if entry.rollout_id == rollout_id:
+                    known = entry.input_tokens is not None and entry.output_tokens is not None
+                    tokens = (entry.input_tokens or 0) + (entry.output_tokens or 0) if known else None
+                    self.add(entry.calls, tokens, entry.cost_usd, asked=0)
+
 
 class MeteredModel:
     def __init__(self, model: Model, meter: Meter) -> None:
@@ -59,8 +79,14 @@ class MeteredModel:
         self._meter.asked()
         try:
             completion = await self._model.complete(request)
-        except (Blamed, UsageError):
+        except UsageError as error:
             self._meter.refused()
+            raise Refused(str(error)) from error
+        except Blamed:
+            self._meter.refused()
+            raise
+        except asyncio.CancelledError:  # it may be billed, and nobody knows for how much
+            self._meter.add(1, None, None)
             raise
         self._meter.answered(self.id, completion)
         return completion

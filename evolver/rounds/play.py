@@ -21,14 +21,14 @@ from evolver.config import OpenAISpec
 from evolver.context import request_for, request_sha256
 from evolver.live import watched
 from evolver.protocols import Finding, Grader, Held, Lease, Planned, Report
-from evolver.records import LedgerEntry, Rollout, RolloutKey, Scorecard
-from evolver.redact import keys_in
+from evolver.records import Rollout, RolloutKey, Scorecard
+from evolver.redact import keys_in, redacted
 from evolver.rollout import Interrupted, Job, run_rollout
 from evolver.rounds.attempts import Attempts, Journal
 from evolver.rounds.bench import RUN, Bench
-from evolver.rounds.meter import Meter
+from evolver.rounds.meter import Meter, Refused
 from evolver.rounds.plan import TaskRef
-from evolver.rounds.probes import keep_case, probe
+from evolver.rounds.probes import endpoint_answers, keep_case, probe
 from evolver.rounds.rows import Again, Limits, Origin, infra_row, row_of, table_of
 from evolver.rounds.tasks import source_of
 from evolver.score import grades, scorecard
@@ -82,7 +82,6 @@ class RolloutWorker:
         self._attempts = Attempts.of(spec.round_dir)
         self._keys = keys_in(bench.opened.config.key_names)
         self._budget = Budget(bench.store, bench.opened.config.caps)
-        self._charged = 0
 
     async def work(self, lease: Lease) -> Report:
         throttled, _ = self._throttled()
@@ -137,6 +136,10 @@ class RolloutWorker:
             if not scope.expired():
                 raise
             why, again = f"not done within {lease.deadline_s:g} s", "try"
+        except Refused as error:
+            if not await endpoint_answers(self.bench.model, meter):
+                raise
+            why, again = f"refused (provider): {redacted(str(error), self._keys)}", "try"
         else:
             why, again = _ours(played, self.bench.harness, task)
             if not why:
@@ -172,21 +175,10 @@ class RolloutWorker:
             rollout, state = await run_rollout(shown, bench.sandboxes, bench.store.put_blob)
         if rollout.image_digest:  # "" where no machine was had
             _require(self._spec.capsule, "machine.image.digest", pinned, rollout.image_digest)
-        scores = [] if state is None else await grades(bench.graders, task, rollout, state, self._keys)
+        with meter.charged(bench.store, rollout.id):  # what the judge is paid is part of what the unit cost
+            scores = [] if state is None else await grades(bench.graders, task, rollout, state, self._keys)
         keep_case(bench, unit.id, self._spec.tasks[unit.task], rollout, scores)
-        card = scorecard(rollout, task, scores, None)
-        self._add_judge(rollout, meter)
-        return rollout, card.model_copy(update={"cost_usd": _usd(meter)})
-
-    def _add_judge(self, rollout: Rollout, meter: Meter) -> None:
-        """What the judge was paid for this rollout is part of what the unit cost."""
-        entries = self.bench.store.since(LedgerEntry, self._charged)
-        self._charged += len(entries)
-        for entry in entries:
-            if entry.rollout_id == rollout.id:
-                known = entry.input_tokens is not None and entry.output_tokens is not None
-                tokens = (entry.input_tokens or 0) + (entry.output_tokens or 0) if known else None
-                meter.add(entry.calls, tokens, entry.cost_usd, asked=0)
+        return rollout, scorecard(rollout, task, scores, _usd(meter))
 
     async def _probe(self, lease: Lease, journal: Journal) -> Sequence[Finding]:
         if lease.probe is None:

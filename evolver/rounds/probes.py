@@ -13,10 +13,10 @@ from pathlib import Path
 from devset.task import Task
 from evolver.controls import NoopModel
 from evolver.disk import make_folder, replace
-from evolver.errors import Blamed
+from evolver.errors import Blamed, UsageError
 from evolver.models.demonstrator import Demonstrator
 from evolver.protocols import Finding, Model, Privileged, Probe, Request
-from evolver.records import LedgerEntry, Message, Record, Rollout, RolloutKey, Score, Text
+from evolver.records import Message, Record, Rollout, RolloutKey, Score, Text
 from evolver.rollout import Job, run_rollout
 from evolver.rounds.bench import RUN, Bench
 from evolver.rounds.meter import Meter
@@ -28,6 +28,7 @@ from harnesses.harness import Sampling
 REQUESTS = Path(__file__).with_name("endpoint_probes.md")
 FOLDER, FIRST_ANSWERS = "instruments", "endpoint.json"
 ENVIRONMENT_TASKS, ANSWER_TOKENS = 3, 16
+TEMPLATE_TOKENS = 1_000  # at most what an endpoint puts around a message
 CASES = {"failed": 20, "passed": 10}
 
 
@@ -63,18 +64,39 @@ async def _endpoint(bench: Bench, meter: Meter) -> list[Finding]:
     path = bench.store.path / FOLDER / FIRST_ANSWERS
     before = json.loads(path.read_text()) if path.is_file() else {}
     answers = {}
-    for line in REQUESTS.read_text(encoding="utf-8").splitlines():
+    for line in _lines():
         if said := await _answer(model, line):
             answers[line] = said
     if not before:
-        make_folder(path.parent)
-        replace(path, json.dumps(answers, ensure_ascii=False, indent=1).encode(), only_new=True)
+        if len(answers) == len(_lines()):  # what an outage cuts short is no baseline
+            make_folder(path.parent)
+            replace(path, json.dumps(answers, ensure_ascii=False, indent=1).encode(), only_new=True)
         return []
     return [
         Finding("endpoint", line[:60], before[line] != said, f"{said}, at the start {before[line]}")
         for line, said in answers.items()
         if line in before
     ]
+
+
+def most_tokens() -> list[int]:
+    """The input tokens that each of the requests can count as: no token is shorter than a byte."""
+    return [len(line.encode()) + TEMPLATE_TOKENS for line in _lines()]
+
+
+async def endpoint_answers(model: Model | Privileged, meter: Meter) -> bool:
+    """Whether the endpoint answers a request that has nothing to do with any task."""
+    asked = meter.around(model)
+    if isinstance(asked, Privileged):
+        return False
+    try:
+        return await _answer(asked, _lines()[0]) is not None
+    except UsageError:
+        return False
+
+
+def _lines() -> list[str]:
+    return REQUESTS.read_text(encoding="utf-8").splitlines()
 
 
 async def _answer(model: Model, line: str) -> str | None:
@@ -160,18 +182,15 @@ async def _judge(bench: Bench, meter: Meter) -> list[Finding]:
     folder = bench.store.path / FOLDER
     for path in sorted(path for kind in CASES for path in (folder / kind).glob("*.json")) if judges else ():
         case = Case.model_validate_json(path.read_bytes())
-        before = len(bench.store.all(LedgerEntry))
         # A name of its own: what judging costs here is the probe's, not the unit's.
         rollout = case.rollout.model_copy(update={"id": f"probe-{case.rollout.id}"})
         state = bench.store.blob(case.rollout.state_sha256 or "")
-        for score in await grades(judges, bench.source.task(case.task), rollout, state):
+        with meter.charged(bench.store, rollout.id):
+            scores = await grades(judges, bench.source.task(case.task), rollout, state)
+        for score in scores:
             was = case.values.get(score.criterion)
             if score.value is not None and was is not None:
                 what = f"{case.rollout.key.task_id}, {score.criterion}"
                 off, chart = (score.value > was, LENIENT) if was < 1 else (score.value < was, STRICT)
                 findings.append(Finding("judge", what, off, f"{score.value:g}, first {was:g}", chart=chart))
-        for entry in bench.store.since(LedgerEntry, before):
-            if entry.rollout_id == rollout.id:
-                tokens = None if entry.input_tokens is None else entry.input_tokens + (entry.output_tokens or 0)
-                meter.add(entry.calls, tokens, entry.cost_usd, asked=0)
     return findings

@@ -57,7 +57,7 @@ ROW = pa.schema(
 )
 
 
-Again = Literal["", "try", "outage"]  # whether a unit is to be played again; an outage is not its fault at all
+Again = Literal["", "try", "outage"]  # whether a unit is to be played again; an outage may be no fault of it
 
 
 @dataclass(frozen=True)

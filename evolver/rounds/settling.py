@@ -24,22 +24,28 @@ class Came:
     calls: list[int | None]
     tokens: list[int | None]
     nusd: list[int | None]
+    paid: Cost | None = None  # by the lease's journal, which knows the calls of a row one by one
 
     @classmethod
-    def of(cls, table: pa.Table) -> Came:
+    def of(cls, table: pa.Table, paid: Cost | None = None) -> Came:
         names = ("unit", "again", "verdict", "reason", "success", "channel", "calls", "tokens", "nusd")
-        return cls(*(table[name].to_pylist() for name in names))
+        return cls(*(table[name].to_pylist() for name in names), paid=paid)
 
     def cost(self, row: int) -> Cost:
         calls, tokens, nusd = self.calls[row] or 0, self.tokens[row], self.nusd[row]
-        unknown = calls if calls and (tokens is None or nusd is None) else 0
-        return Cost(calls, tokens or 0, nusd or 0, unknown)
+        if tokens is not None and nusd is not None:
+            return Cost(calls, tokens, nusd)
+        if self.paid is not None and len(self.units) == 1 and self.paid.calls == calls:
+            return self.paid
+        return Cost(calls, tokens or 0, nusd or 0, calls)
 
 
-def settlement(came: Came, held: Mapping[str, int], tries: int) -> Settlement:
+def settlement(came: Came, held: Mapping[str, int], tries: int, *, down: bool = False) -> Settlement:
     """`held` are the units that the lease still holds, with their failures so far; rows of others are superseded.
 
     A unit that failed on our side for the `tries`-th time is done: it stays `infra`, and says nothing about the agent.
+    An outage is a failure like others where the endpoint answers: it does not while it is `down`, but for a unit that
+    had calls answered.
     """
     done, again = [], []
     kept = superseded = lost = Cost()
@@ -48,10 +54,11 @@ def settlement(came: Came, held: Mapping[str, int], tries: int) -> Settlement:
         cost = came.cost(row)
         if unit not in held:
             superseded += cost
-        elif came.again[row] == "outage" or (came.again[row] == "try" and held[unit] + 1 < tries):
+        elif came.again[row] == "outage" and down and not cost.calls:
             lost += cost
-            if came.again[row] == "try":
-                again.append(unit)
+        elif came.again[row] and held[unit] + 1 < tries:
+            lost += cost
+            again.append(unit)
         else:
             done.append(unit)
             kept += cost

@@ -23,6 +23,7 @@ from evolver.rounds.driver import Driver, Rules, Tell
 from evolver.rounds.folder import Plan, Round
 from evolver.rounds.manifest import Closed, Manifest
 from evolver.rounds.play import RolloutSpec
+from evolver.rounds.probes import ANSWER_TOKENS, CASES, most_tokens
 from evolver.rounds.rows import Limits
 from evolver.rounds.tasks import source_of
 from evolver.rounds.watch import Schedule, Watch
@@ -151,6 +152,18 @@ def worst_usd(opened: OpenedCapsule, budget: Budget) -> float | None:
     return None if graded is None else call * scaffold.max_steps + graded * opened.capsule.retry.judge_asks
 
 
+def probes_usd(opened: OpenedCapsule, budget: Budget) -> dict[Probe, float]:
+    """The most that a look at endpoint and judge can cost; what has no price is left out. The machines cost nothing."""
+    config = opened.config
+    calls = [budget.price(config.teacher_id, most, ANSWER_TOKENS) for most in most_tokens()]
+    found: dict[Probe, float] = {"endpoint": sum(one or 0.0 for one in calls)}
+    if config.judge is not None:
+        window = opened.harness.scaffold.window_tokens
+        one = budget.price(config.judge.model.model, window, config.judge.max_tokens)
+        found["judge"] = (one or 0.0) * opened.capsule.retry.judge_asks * sum(CASES.values())
+    return found
+
+
 def _rules(wanted: Wanted, opened: OpenedCapsule, budget: Budget) -> Rules:
     worst = worst_usd(opened, budget)
     if wanted.settings.cost_usd is not None and worst is None:
@@ -158,6 +171,7 @@ def _rules(wanted: Wanted, opened: OpenedCapsule, budget: Budget) -> Rules:
     return Rules(
         deadline_s=wanted.settings.deadline_s,
         unit_nusd=round((worst or 0.0) * NANO),
+        probe_nusd={probe: round(usd * NANO) for probe, usd in probes_usd(opened, budget).items()},
         cap_nusd=None if wanted.settings.cost_usd is None else round(wanted.settings.cost_usd * NANO),
         tries=opened.capsule.retry.tries,
         workers=wanted.settings.workers,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pyarrow as pa
 
 from evolver.executors.local import LocalCrew
 from evolver.protocols import Lease, Planned, Report
@@ -14,6 +17,7 @@ from evolver.rounds.driver import Driver, Rules
 from evolver.rounds.folder import Plan, Round
 from evolver.rounds.manifest import Closed
 from evolver.rounds.plan import TaskRef
+from evolver.rounds.rows import ROW, Again
 from evolver.rounds.watch import Schedule, Watch
 from evolver.testing.rounds import NoopSpec, NoopWorker, noop_rows
 
@@ -32,11 +36,13 @@ def a_plan(units: int = 40, shard_units: int = 10, **changes: object) -> Plan:
 
 @dataclass(frozen=True)
 class Spec:
-    """`before` is called with each lease and may raise; `success` says how each unit ends."""
+    """`before` is called with each lease and may raise; `success` says how each unit ends, and `again` whether it is
+    played again, and why."""
 
     round_dir: Path
     before: Before = lambda lease: None
     success: Callable[[Planned], bool | None] = lambda unit: True
+    again: Callable[[Planned], Again] = lambda unit: ""
     worked: list[int] = field(default_factory=list)
 
     async def open(self, name: str) -> Player:
@@ -51,10 +57,18 @@ class Player(NoopWorker):
     async def work(self, lease: Lease) -> Report:
         self.spec.before(lease)
         self.spec.worked.append(lease.id)
-        if self.spec.success is Spec.success:
+        if (self.spec.success, self.spec.again) == (Spec.success, Spec.again):
             return await super().work(lease)
-        Attempts.of(self.spec.round_dir).write(lease.id, noop_rows(lease, CAPSULE, self._name, self.spec.success))
+        again = [self.spec.again(unit) for unit in lease.units]
+        rows = noop_rows(lease, CAPSULE, self._name, self.spec.success)
+        Attempts.of(self.spec.round_dir).write(lease.id, changed(rows, "again", again))
         return Report(lease.id, self._name)
+
+
+def changed(rows: pa.Table, column: str, values: Sequence[object]) -> pa.Table:
+    """Rows that say something else in one column."""
+    field = ROW.field(column)
+    return rows.set_column(rows.column_names.index(column), field, [pa.array(values, type=field.type)])
 
 
 def opened(path: Path, plan: Plan | None = None) -> Round:
@@ -67,6 +81,7 @@ def driven(
     rules: Rules = Rules(lease_units=4),
     plan: Plan | None = None,
     schedule: Schedule = Schedule(),
+    clock: Callable[[], float] = time.monotonic,
 ) -> Closed:
     """Plays a round to its end, or goes on with it."""
 
@@ -75,7 +90,7 @@ def driven(
         crew = LocalCrew(spec or Spec(path), rules.workers)
         try:
             units = round_.manifest.opened.units
-            return await Driver(round_, crew, rules, Watch(round_.book, schedule, units)).run()
+            return await Driver(round_, crew, rules, Watch(round_.book, schedule, units), clock=clock).run()
         finally:
             await crew.aclose()
             round_.close()

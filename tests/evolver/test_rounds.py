@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import random
 import signal
@@ -20,14 +21,14 @@ from evolver.rounds.folder import BOOK, Round
 from evolver.rounds.manifest import Manifest
 from evolver.rounds.plan import TaskRef, planned, unit_id
 from evolver.rounds.reader import check_round, files
-from evolver.rounds.rows import ROW
+from evolver.rounds.rows import Again
 from evolver.rounds.settling import Came, settlement
 from evolver.rounds.shards import Compactor
 from evolver.rounds.view import read_round
 from evolver.rounds.watch import Schedule
 from evolver.testing.rounds import COST, noop_rows
 from tests.evolver.round_killed import start
-from tests.evolver.rounds import CAPSULE, TASKS, Spec, a_plan, driven, opened
+from tests.evolver.rounds import CAPSULE, TASKS, Spec, a_plan, changed, driven, opened
 
 N = 40
 
@@ -266,19 +267,55 @@ def test_g29_g44_infra_is_played_again_then_set_apart_and_no_failure_of_the_agen
 
 
 def test_g44_a_unit_that_fails_on_our_side_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
-    round_ = opened(tmp_path)
-    table = noop_rows(lease := claimed(round_, 1), CAPSULE, "w", lambda unit: None)
-    table = table.set_column(table.column_names.index("again"), ROW.field("again"), [["try"]])
+    round_ = opened(tmp_path, a_plan(units=1))
+    table = changed(noop_rows(lease := claimed(round_, 1), CAPSULE, "w", lambda unit: None), "again", ["try"])
     for number in range(3):
         came = Came.of(table)
         made = settlement(came, round_.book.held(lease.id), 3)
         assert (len(made.done), len(made.again)) == ((0, 1) if number < 2 else (1, 0))
         round_.book.settle(lease.id, made)
         lease = claimed(round_, 1) if number < 2 else lease
-    outage = Came.of(table.set_column(table.column_names.index("again"), ROW.field("again"), [["outage"]]))
-    made = settlement(outage, {outage.units[0]: 99}, 3)
-    assert not made.done and not made.again  # an outage counts as no try at all
     round_.close()
+
+
+def test_g44_an_outage_is_a_failure_of_the_unit_where_the_endpoint_answers(tmp_path: Path) -> None:
+    round_ = opened(tmp_path)
+    table = changed(noop_rows(claimed(round_, 1), CAPSULE, "w", lambda unit: None), "again", ["outage"])
+    silent = Came.of(changed(table, "calls", [0]))
+    for came, down, counts in ((silent, False, True), (silent, True, False), (Came.of(table), True, True)):
+        for before in (0, 2):
+            made = settlement(came, {came.units[0]: before}, 3, down=down)
+            assert (len(made.again), len(made.done)) == ((1, 0) if counts and before == 0 else (0, int(counts)))
+    round_.close()
+
+
+@pytest.mark.parametrize("again", ["try", "outage"])
+def test_a_unit_that_always_fails_keeps_no_other_waiting_and_no_round_open(tmp_path: Path, again: Again) -> None:
+    played: list[int] = []
+
+    def fails(unit: Planned) -> bool | None:
+        played.append(unit.position)
+        return None if unit.position == 0 else True
+
+    spec = Spec(tmp_path, success=fails, again=lambda unit: again if unit.position == 0 else "")
+    closed = driven(tmp_path, spec, Rules(lease_units=1, tries=3, workers=1))
+    assert (closed.rows, closed.accepted) == (N, N - 1) and played == [*range(N), 0, 0]
+    assert read_round(tmp_path).rejections == {"infra": 1}
+
+
+def test_g44_an_outage_of_the_endpoint_costs_no_unit(tmp_path: Path) -> None:
+    """Nobody is answered by the first ten attempts: the breaker opens at the sixth. The clock runs fast."""
+    leases: list[int] = []
+    ticks = itertools.count()
+
+    def fails(unit: Planned) -> bool | None:
+        leases.append(unit.position)
+        return None if len(leases) <= 10 else True
+
+    spec = Spec(tmp_path, success=fails, again=lambda unit: "outage" if len(leases) < 10 else "")
+    rules = Rules(lease_units=1, tries=2, workers=1)
+    closed = driven(tmp_path, spec, rules, clock=lambda: 100.0 * next(ticks))
+    assert closed.accepted == N
 
 
 def test_a_unit_over_which_workers_die_is_set_apart_alone(tmp_path: Path) -> None:
@@ -315,9 +352,7 @@ def test_duplicates_are_found_across_shards_and_the_first_is_kept(tmp_path: Path
         lease = Lease(*found)
         table = noop_rows(lease, CAPSULE, "w")
         same = [f"{unit.position % 15:064x}" for unit in lease.units]  # three positions say the same
-        round_.attempts.write(
-            lease.id, table.set_column(table.column_names.index("sameness"), ROW.field("sameness"), [same])
-        )
+        round_.attempts.write(lease.id, changed(table, "sameness", same))
         settled(round_, lease)
     round_.close()
     assert driven(tmp_path).accepted == 15

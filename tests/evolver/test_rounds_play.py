@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 
 from devset.splits import TASKS as TASKS_DIR
 from devset.task import Criterion, Task, task_hash
+from evolver.budget import Budget
 from evolver.capsules import Drifted, open_capsule
 from evolver.controls import NoopModel
 from evolver.errors import ProviderFailed, UsageError
@@ -25,6 +27,7 @@ from evolver.rounds.folder import Plan, Round
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.play import RolloutSpec, RolloutWorker
 from evolver.rounds.reader import trajectories
+from evolver.rounds.settling import Came, settlement
 from evolver.rounds.tasks import source_of
 from evolver.rounds.view import read_round
 from evolver.rounds.watch import Schedule, Watch
@@ -34,7 +37,7 @@ from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes
 from harnesses.library import Library
 from harnesses.tree import Tree
 from tests.evolver.graded_task import task
-from tests.evolver.round_capsule import write_made_capsule
+from tests.evolver.round_capsule import PRICE, write_made_capsule
 from training.cli import export
 
 TASKS = [t.model_copy(update={"hash": task_hash(t)}) for t in (task(id=f"t-{n}", split="train") for n in range(3))]
@@ -163,13 +166,60 @@ def test_g38_a_unit_over_its_deadline_is_ended_billed_and_tried_again(tmp_path: 
     found = worker(tmp_path, Slow())
     row = rows(found, one)[0]
     assert (row["reason"], row["again"], row["why"]) == ("infra", "try", "not done within 0.5 s")
-    assert row["calls"] == 1
-    assert found._attempts.spent(1).unknown == 1  # the call that was under way
+    assert (row["calls"], row["tokens"], row["nusd"]) == (2, None, None)  # the call that was under way is unknown
+    spent = found._attempts.spent(1)
+    assert (spent.calls, spent.tokens, spent.unknown) == (2, 110, 1)
+    came = Came.of(found._attempts.summary(1), spent)
+    assert settlement(came, {one.units[0].id: 0}, 3).spent == {"lost": spent}  # and the one before it is not
 
 
 def test_g44_an_outage_of_the_endpoint_is_no_failure_of_the_agent(tmp_path: Path) -> None:
     found = rows(worker(tmp_path, FailingModel(ProviderFailed("down"))), lease())
     assert {(r["reason"], r["again"], r["success"]) for r in found} == {("infra", "outage", None)}
+
+
+def test_a_request_that_is_refused_is_the_unit_s_and_a_key_that_is_refused_stops_the_round(tmp_path: Path) -> None:
+    class Filtered(NoopModel):
+        async def complete(self, request: Request) -> Completion:
+            if TASKS[0].instruction in str(request.messages):
+                raise UsageError("HTTP 400: filtered")
+            return await super().complete(request)
+
+    found = rows(worker(tmp_path, Filtered()), lease())
+    assert {(r["reason"], r["again"], r["why"]) for r in found} == {
+        ("infra", "try", "refused (provider): HTTP 400: filtered")
+    }
+    with pytest.raises(UsageError, match="HTTP 401"):
+        rows(worker(tmp_path, FailingModel(UsageError("HTTP 401: check the key"))), lease(2))
+
+
+class PaidJudge(Lenient):
+    """Charges the ledger for each criterion, and may never come to an end."""
+
+    def __init__(self, path: Path, *, hangs: bool = False) -> None:
+        super().__init__({})
+        self.store, self.hangs = Store.open(path / "round"), hangs
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        usage = Usage(input_tokens=1_000, output_tokens=100, counted_by="provider")
+        budget = Budget(self.store, self.store.config.caps)
+        budget.charge(budget.call_entry("judge", "gpt-x", usage, 1.0, rollout.id))
+        if self.hangs:
+            await asyncio.sleep(60)
+        return await super().grade(criteria, task, rollout, state)
+
+
+def test_g36_a_judge_is_paid_once_for_each_attempt_also_for_one_that_is_cut_short(tmp_path: Path) -> None:
+    """Three workers on the same unit, one after the other: each bills what its own attempt cost."""
+    bills = []
+    for number, hangs in enumerate((False, True, False), 1):
+        one = worker(tmp_path)
+        judge = PaidJudge(tmp_path, hangs=hangs)
+        made = RolloutWorker(one._spec, replace(one.bench, graders=(judge,)), f"w-{number}")
+        row = rows(made, Lease(number, lease().units[:1], deadline_s=3.0 if hangs else 60.0))[0]
+        bills.append((row["reason"], row["calls"], row["nusd"], made._attempts.spent(number).calls))
+    nusd = round((1_000 * PRICE.input + 100 * PRICE.output) / 1e6 * 1e9)
+    assert bills == [("", 2, nusd, 2), ("infra", 2, nusd, 2), ("", 2, nusd, 2)]
 
 
 def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:

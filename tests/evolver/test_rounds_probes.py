@@ -1,20 +1,31 @@
-"""Looks at the judge: its cases are units that it failed and that it passed, and each kind tells of its own drift."""
+"""Looks at the endpoint, whose baseline is whole, and at the judge: its cases are units that it failed and that it
+passed, and each kind tells of its own drift."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from devset.task import Criterion, Task
+from evolver.budget import Budget
 from evolver.capsules import open_capsule
+from evolver.config import JudgeConfig, OpenAISpec
 from evolver.controls import NoopModel
-from evolver.records import Rollout, Score
+from evolver.errors import ProviderFailed
+from evolver.graders.judge import ASKS
+from evolver.protocols import Model, Request
+from evolver.records import Completion, Rollout, Score, Usage
 from evolver.rounds.attempts import Attempts
 from evolver.rounds.bench import Bench
+from evolver.rounds.book import NANO
 from evolver.rounds.meter import Meter
 from evolver.rounds.plan import TaskRef
-from evolver.rounds.probes import CASES, keep_case, probe
+from evolver.rounds.probes import CASES, keep_case, most_tokens, probe
+from evolver.rounds.start import probes_usd
 from evolver.rounds.watch import LENIENT, STRICT
 from evolver.score import score_of
 from evolver.store import Store
@@ -80,6 +91,70 @@ def test_g41_a_lenient_judge_shows_on_what_it_failed_and_a_strict_one_on_what_it
     assert looked(bench, tmp_path) == {(LENIENT, True): 10, (STRICT, False): CASES["passed"]}
     judge.value = 0.5
     assert looked(bench, tmp_path) == {(LENIENT, False): 10, (STRICT, True): CASES["passed"]}
+
+
+def endpoint_looked(bench: Bench, path: Path, model: Model) -> list[bool]:
+    """Whether each answer of the endpoint was off."""
+    journal = Attempts.of(path / "round").journal(1)
+    look = probe("endpoint", replace(bench, model=model), [REF], Meter(journal, lambda *of: 0.0))
+    findings = asyncio.run(look)
+    journal.close()
+    return [one.off for one in findings]
+
+
+class Says(NoopModel):
+    """Answers all but the first `silent` calls."""
+
+    def __init__(self, text: str, silent: int = 0) -> None:
+        self.text, self.silent = text, silent
+
+    async def complete(self, request: Request) -> Completion:
+        self.silent -= 1
+        if self.silent >= 0:
+            raise ProviderFailed("down")
+        return Completion(text=self.text, usage=Usage(input_tokens=9, output_tokens=1, counted_by="provider"))
+
+
+def test_g41_an_outage_at_the_first_look_leaves_the_endpoint_s_chart_alive(tmp_path: Path) -> None:
+    bench, _ = opened(tmp_path)
+    lines = len(most_tokens())
+    for silent in (lines, 1):
+        assert endpoint_looked(bench, tmp_path, Says("one", silent)) == []
+    assert endpoint_looked(bench, tmp_path, Says("one")) == []  # every answer is there: the first look
+    assert endpoint_looked(bench, tmp_path, Says("one", 1)) == [False] * (lines - 1)
+    assert endpoint_looked(bench, tmp_path, Says("another")) == [True] * lines
+
+
+class Full(NoopModel):
+    """Bills the most that a request of the endpoint's look can come to."""
+
+    id = "gpt-x"
+
+    def __init__(self) -> None:
+        self.left = most_tokens()
+
+    async def complete(self, request: Request) -> Completion:
+        most = Usage(input_tokens=self.left.pop(0), output_tokens=request.sampling.max_tokens, counted_by="provider")
+        return Completion(text="42", usage=most)
+
+
+def test_the_most_that_a_look_can_cost_is_known_before_it(tmp_path: Path) -> None:
+    teacher = OpenAISpec(kind="openai", model="gpt-x")
+    found = open_capsule(write_made_capsule(tmp_path / "capsule", "beta1", "local", teacher=teacher))
+    store = Store.create(tmp_path / "round", found.config)
+    (tmp_path / "round" / "attempts").mkdir()
+    budget = Budget(store, found.config.caps)
+    most = probes_usd(found, budget)
+    journal = Attempts.of(tmp_path / "round").journal(1)
+    meter = Meter(journal, budget.price)
+    asyncio.run(probe("endpoint", Bench(found, store, FakeSandboxes(), (), Full(), Source()), [REF], meter))
+    journal.close()
+    assert set(most) == {"endpoint"} and meter.total.nusd == round(most["endpoint"] * NANO) > 0
+    judge = JudgeConfig(model=teacher, allow_teacher_model=True)
+    judged = probes_usd(replace(found, config=found.config.model_copy(update={"judge": judge})), budget)
+    window = found.harness.scaffold.window_tokens
+    each = budget.price("gpt-x", window, judge.max_tokens) or 0.0
+    assert judged["judge"] == pytest.approx(each * ASKS * sum(CASES.values())) and each > 0
 
 
 def test_what_no_judge_scored_is_no_case(tmp_path: Path) -> None:
