@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from evolver.gap_plan import RecipeFacts
     from evolver.lab import Lab
     from evolver.power import Noise, Size
-    from evolver.records import Gap
+    from evolver.records import Equal, Gap
     from evolver.store import Store
     from evolver.tables import Table
 
@@ -48,7 +49,7 @@ app = typer.Typer(
 
 @app.command()
 def measure(run: RunDir, a: HarnessA, b: HarnessB, as_json: AsJson = False) -> None:
-    """Teacher gap and student gap of two harnesses, B minus A. What is missing for it is run first.
+    """Teacher gap and student gap of two harnesses, B minus A, of each variant. What is missing for it is run first.
 
     \b
     Example:
@@ -66,18 +67,20 @@ def measure(run: RunDir, a: HarnessA, b: HarnessB, as_json: AsJson = False) -> N
     pair = resolved(library, a), resolved(library, b)
     library.close()
     found = _measured(store, *pair)
-    if found is None:
+    if not found:
         say("not all of it is measured yet: running what is missing")
         code = drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
         if code:
             raise typer.Exit(code)
         found = _measured(store, *pair)
-    if found is None:
-        raise RuntimeError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
+    if not found:
+        raise UsageError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
     if as_json:
-        show_json(found.model_dump(mode="json"))
+        bodies = [one.model_dump(mode="json") for one in found]
+        show_json(bodies[0] if len(bodies) == 1 else {"gaps": bodies})
     else:
-        print_tables([gap_table(found, harness_names(store))], data_console())
+        names = harness_names(store)
+        print_tables([gap_table(one, names) for one in found], data_console())
 
 
 @app.command()
@@ -113,12 +116,30 @@ def run(
 
 
 def _show_plan(config: RunConfig, out: Path, facts: RecipeFacts) -> None:
-    """What the experiment still takes; a run that is not there yet is not begun."""
+    """What the experiment still takes, planned in a copy: a run is neither begun nor written to."""
     from evolver.store import Store
 
     with tempfile.TemporaryDirectory() as nowhere:
-        store = Store.create(out if (out / "run.json").is_file() else Path(nowhere) / "run", config)
-        _plan_tables(store, facts, data_console())
+        copy = Path(nowhere) / "run"
+        if (out / "run.json").is_file():
+            _copy_records(out, copy)
+        try:
+            _plan_tables(Store.create(copy, config), facts, data_console())
+        except UsageError as error:
+            raise UsageError(str(error).replace(str(copy), str(out))) from None
+
+
+def _copy_records(run: Path, copy: Path) -> None:
+    """What a plan reads of a run: all records, the largest log by a link, and the library."""
+    copy.mkdir()
+    shutil.copy(run / "run.json", copy)
+    for log in run.glob("*.jsonl"):
+        if log.name == "rollouts.jsonl":
+            (copy / log.name).symlink_to(log.resolve())
+        else:
+            shutil.copy(log, copy)
+    if (run / "library").is_dir():
+        shutil.copytree(run / "library", copy / "library")
 
 
 def _plan_tables(store: Store, facts: RecipeFacts, console: Console) -> tuple[list[tuple[str, str]], list[Task]]:
@@ -249,7 +270,13 @@ async def _measure(lab: Lab, a: str, b: str) -> int:
     return 0
 
 
-def _measured(store: Store, a: str, b: str) -> Gap | None:
+def _measured(store: Store, a: str, b: str) -> list[Gap]:
+    """The gap of each variant; none while one of them is not all measured."""
+    found = [_measured_variant(store, a, b, equal) for equal in store.config.gap.equal or (None,)]
+    return [one for one in found if one is not None] if None not in found else []
+
+
+def _measured_variant(store: Store, a: str, b: str, equal: Equal | None) -> Gap | None:
     """The gap as the records have it now, kept as a record; None while an arm is missing.
 
     Under a sequential rule it is the pair's last look, and None while that asks for another.
@@ -259,10 +286,11 @@ def _measured(store: Store, a: str, b: str) -> Gap | None:
 
     looks = store.config.gap.looks
     if looks:
-        of_pair = [g for g in store.all(Gap) if (g.harness_a, g.harness_b) == (a, b) and g.look is not None]
-        return of_pair[-1] if of_pair and (of_pair[-1].found or of_pair[-1].look == len(looks) - 1) else None
+        mine = [g for g in store.all(Gap) if (g.harness_a, g.harness_b, g.equal) == (a, b, equal)]
+        last = next((g for g in reversed(mine) if g.look is not None), None)
+        return last if last is not None and (last.found or last.look == len(looks) - 1) else None
     try:
-        found = gap_of(store, a, b)
+        found = gap_of(store, a, b, equal=equal)
     except UsageError:  # no teacher has played both yet
         return None
     if found.student_gap.point is None or found.teacher_gap.point is None:

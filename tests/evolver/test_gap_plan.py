@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from evolver.config import RunConfig, parse_config
+from evolver.commands.gap import _measured
+from evolver.config import RunConfig, load_config, parse_config
 from evolver.errors import UsageError
 from evolver.gap_plan import RecipeFacts, plan, plan_table
 from evolver.looks import LookConfig
+from evolver.records import Gap
 from evolver.store import Store
 from evolver.students import Measure, Order, measure_gaps, measures
+from harnesses.library import Library
 from tests.evolver.cards import a_task
-from tests.evolver.test_cli import ROOT, called
+from tests.evolver.sample_run import sample_run
+from tests.evolver.test_cli import ROOT, called, snapshot
 from tests.evolver.test_gap import played, student_of
 from tests.evolver.test_loop import Coin, Students, coin_lab, shell_helps
 
@@ -114,6 +118,44 @@ def test_a_dry_run_says_what_the_experiment_takes_and_begins_nothing(
         pytest.skip(err.strip())
     assert code == 0 and "What the first look takes" in said and "What all looks take" in said
     assert not out.exists()
+
+
+def test_a_dry_run_writes_nothing_to_a_run_that_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, config = 'lineage = "l"\n[gap]\npairs = [["beta1", "beta2"]]\n', tmp_path / "gap.toml"
+    config.write_text(text)
+    store = Store.create(tmp_path / "run", load_config(config))
+    library = Library(store.path / "library")
+    harness = library.add_seed("beta1")  # the other one is still to be added
+    library.close()
+    for record in (student_of(harness, 0), *played(harness, "student", "01")):
+        store.append(record)
+    config.write_text(text + "[caps]\nrollouts = 9\n")  # may differ, and is taken over by a real run
+    before = snapshot(store.path)
+    words = ("gap", "run", str(config), "--out", str(store.path), "--dry-run")
+    code, said, err = called(capsys, *words)
+    if code == 3:
+        pytest.skip(err.strip())
+    assert code == 0 and "What the first look takes" in said and snapshot(store.path) == before
+    config.write_text(text.replace('"l"', '"other"'))
+    code, _, err = called(capsys, *words)
+    assert code == 2 and f"{store.path} was started with other settings" in err and snapshot(store.path) == before
+
+
+def test_a_pair_is_measured_when_every_variant_has_had_its_last_look(tmp_path: Path) -> None:
+    looks = [{"seeds": 2, "tasks": 4}, {"seeds": 3, "tasks": 8}]
+    store = Store.create(tmp_path / "run", config(looks=looks, equal=["accepted", "budget"]))
+    [known] = sample_run(tmp_path / "sample").all(Gap)
+    pair = known.harness_a, known.harness_b
+
+    def look(number: int, equal: str, p: float) -> None:
+        changes = {"id": f"g-{equal}-{number}", "equal": equal, "look": number, "student_p": p}
+        store.append(known.model_copy(update=changes))
+
+    look(0, "accepted", 0.5)
+    look(0, "budget", 0.001)
+    assert _measured(store, *pair) == []
+    look(1, "accepted", 0.5)
+    assert [(g.equal, g.look) for g in _measured(store, *pair)] == [("accepted", 1), ("budget", 0)]
 
 
 def test_an_experiment_without_pairs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
