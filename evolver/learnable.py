@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
@@ -46,8 +46,8 @@ class Learned:
 @dataclass(frozen=True)
 class Prediction:
     """How the ranks of a figure agree with those of the students' success over `n` harnesses: Spearman's `rho`, with
-    the exact two-sided `p` of all orders; and in how many of `pairs` it named the better students. A figure that should
-    be small is turned round, so that 1 is always a good prediction. None where there are too few harnesses."""
+    the exact two-sided `p` of all orders; and in how many of `pairs` it named the better students. Figures should
+    be small and are turned round, so that 1 is a good prediction. None where there are too few harnesses."""
 
     figure: str
     n: int
@@ -57,14 +57,7 @@ class Prediction:
     pairs: int
 
 
-FIGURES: Mapping[str, int] = {  # 1: the more the better
-    "loss_before": -1,
-    "loss_after": -1,
-    "task_loss": -1,
-    "tokens_per_turn": -1,
-    "turns_per_task": -1,
-    "switches_per_task": -1,
-}
+FIGURES = ("loss_before", "loss_after", "task_loss", "tokens_per_turn", "turns_per_task", "switches_per_task")
 
 
 def learned(store: Store) -> list[Learned]:
@@ -96,12 +89,12 @@ def _learned(store: Store, harness_id: str, figures: Sequence[Learnability]) -> 
 
 def predictions(arms: Sequence[Learned]) -> list[Prediction]:
     """How well each figure told the order of the arms' students."""
-    return [_prediction(figure, sign, arms) for figure, sign in FIGURES.items()]
+    return [_prediction(figure, arms) for figure in FIGURES]
 
 
-def _prediction(figure: str, sign: int, arms: Sequence[Learned]) -> Prediction:
+def _prediction(figure: str, arms: Sequence[Learned]) -> Prediction:
     pairs = [
-        (sign * value, arm.success)
+        (-value, arm.success)  # the less the better
         for arm in arms
         if (value := getattr(arm, figure)) is not None and arm.success is not None
     ]

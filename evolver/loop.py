@@ -27,7 +27,7 @@ from evolver.race import (
 from evolver.selfcheck import self_checks
 from evolver.stages import require_open, require_teacher_of_stage
 from evolver.stops import End, Stop, preflight, reached
-from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps, orders_of
+from evolver.students import Distil, distil_in_child, ensure_students, measure_gaps, once_each, orders_of
 from evolver.turns import Seat, next_candidate
 
 Tasks = Callable[[Split, int | None], Sequence[Task]]
@@ -37,7 +37,7 @@ async def run(lab: Lab, *, tasks: Tasks | None = None, distil: Distil = distil_i
     """Runs or resumes the experiment of `lab`. Raises UsageError for wrong input, before anything is spent on it."""
     require_open(lab.store)
     require_teacher_of_stage(lab.store)
-    tasks = tasks or partial(tasks_of, lab.store, why="gap")
+    tasks, distil = tasks or partial(tasks_of, lab.store, why="gap"), once_each(distil)
     limits = lab.config.tasks
     grounds = Grounds(dev=tasks("dev", limits.dev), select=tasks("select", limits.select))
     require_fit_judge(lab, [*grounds.dev, *grounds.select])

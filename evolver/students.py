@@ -67,6 +67,21 @@ class Order:
 Distil = Callable[[Path, Order], Awaitable[int]]  # (run directory, what is wanted) → exit code
 
 
+def once_each(distil: Distil) -> Distil:
+    """`distil`, but an order that failed keeps its exit code: only another process tries it again."""
+    failed: dict[Order, int] = {}
+
+    async def tried(run_dir: Path, order: Order) -> int:
+        if order not in failed:
+            code = await distil(run_dir, order)
+            if code == 0:
+                return 0
+            failed[order] = code
+        return failed[order]
+
+    return tried
+
+
 async def distil_in_child(run_dir: Path, order: Order) -> int:
     """Runs `evolver distil` and returns its exit code; its output passes through."""
     return await run_python("-m", "evolver", "distil", str(run_dir), order.harness_id, *order.options)
@@ -195,7 +210,7 @@ async def measure_gaps(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task], d
     for name, wanted in wants:
         if pairs and wanted > len(tasks):
             raise UsageError(f"{name} wants {wanted} test tasks, there are {len(tasks)}")
-    open_ = list(measures(lab.config, pairs, tasks))
+    open_, distil = list(measures(lab.config, pairs, tasks)), once_each(distil)
     for look in range(max(1, len(rules.looks))):
         open_ = [looks for looks in open_ if not (await _measured(lab, looks[look], tasks, distil)).found]
         _record_crossings(lab, pairs)

@@ -109,6 +109,8 @@ def test_a_rule_must_grow_and_have_its_students_and_tasks() -> None:
     looks = [{"seeds": 3, "tasks": 100}, {"seeds": 5, "tasks": 200}]
     good = parse_config({"gap": {"looks": looks}, "distil": {"seeds": [0, 1, 2, 3, 4]}}, "x")
     assert good.gap.sizes == TWO and good.gap.level(0) == levels(TWO, Noise())[0]
+    few = {"test": 100, "imported": {"test": ["bench"]}}  # of our own; the imported ones are counted when they are read
+    assert parse_config({"gap": {"looks": looks}, "distil": {"seeds": [0, 1, 2, 3, 4]}, "tasks": few}, "x") != good
     assert GapConfig().level(0) == 0.05 and RunConfig().gap.looks == ()
     for raw, fault in (
         ({"gap": {"looks": looks[::-1]}, "distil": {"seeds": [0, 1, 2, 3, 4]}}, "more seeds or tasks"),

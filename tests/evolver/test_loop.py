@@ -270,8 +270,10 @@ async def test_a_failed_distillation_is_reported_costs_nothing_else_and_is_tried
     beta1 = read_tree(seed_path("beta1")).id
     lab = coin_lab(tmp_path / "run", config(), Coin(shell_helps))
     lab.observers.append(listener := Listener())
-    end = await run(lab, tasks=split_tasks, distil=Students(lab, exits={beta1: 1}))
+    failing = Students(lab, exits={beta1: 1})
+    end = await run(lab, tasks=split_tasks, distil=failing)
     assert end.reason is Stop.AUTHORS_DONE and verdicts(lab)[0] == (beta1, "promote")
+    assert len(verdicts(lab)) > 1 and failing.asked == [(beta1, 0)]  # not once a decision
     assert any("FAILED with exit code 1" in text for text in listener.texts)
     again = coin_lab(tmp_path / "run", config(), Coin(shell_helps))
     students = Students(again)
