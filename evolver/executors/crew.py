@@ -63,7 +63,7 @@ class SlotCrew(abc.ABC):
         self._leases.put_nowait(lease)
 
     def end(self, lease_id: int) -> None:
-        if lease_id in self._working:
+        if lease_id in self._working and lease_id not in self._ended:  # once: what it cleans up takes its time
             hand, task = self._working[lease_id]
             self._ended.add(lease_id)
             hand.kill()

@@ -105,9 +105,49 @@ class CrewContract:
             asyncio.run(play())
 
 
+@dataclass(frozen=True)
+class Tidy:
+    """A worker that takes its time to clean up after a lease that is ended; `tidied` are those it has tidied up."""
+
+    tidied: list[int]
+
+    async def open(self, name: str) -> Tidy:
+        return self
+
+    async def work(self, lease: Lease) -> Report:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            await asyncio.sleep(0.2)
+            self.tidied.append(lease.id)
+        return Report(lease.id, "tidy")
+
+    async def aclose(self) -> None:
+        return None
+
+
 class TestLocal(CrewContract):
     def make(self, spec: Spec) -> Crew:
         return LocalCrew(spec, 2)
+
+    def test_what_a_worker_cleans_up_is_not_interrupted_by_asking_again(self) -> None:
+        tidied: list[int] = []
+
+        async def play() -> None:
+            crew = LocalCrew(Tidy(tidied), 1)
+            try:
+                while crew.free < 1:
+                    await crew.next(0.01)
+                crew.submit(Lease(1))
+                came = None
+                while came is None:
+                    came = await crew.next(0.05)
+                    crew.end(1)
+            finally:
+                await crew.aclose()
+
+        asyncio.run(play())
+        assert tidied == [1]
 
 
 @pytest.mark.ray
