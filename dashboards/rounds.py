@@ -9,11 +9,11 @@ from pathlib import Path
 
 from dashboards.logs import Stamp
 from evolver.errors import UsageError
+from evolver.rounds.folder import BOOK
+from evolver.rounds.manifest import FILE as MANIFEST
 from evolver.rounds.view import STALE_S, RoundView, read_round
 
-MANIFEST = "manifest.jsonl"
 PLACES = ("", "*/", "*/*/", "rounds/*/", "*/rounds/*/")
-BOOK = "book.sqlite"
 FILES = (MANIFEST, BOOK, f"{BOOK}-wal")
 
 
