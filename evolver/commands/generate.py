@@ -46,7 +46,7 @@ def generate(
       cost_usd=40        the most that the round may cost, in $
       deadline_s=1800    seconds that a unit may take
       probe_every=250    look at endpoint and judge after so many calls, at machines every second time (0: never)
-      max_turns, max_tokens   reject longer trajectories
+      max_turns, max_tokens   reject longer trajectories; the same for the whole round
       found_in=RUN       the run that found the harness: what that cost counts once
       address=HOST:PORT  a running Ray cluster; one is started here if absent
       after_alarm=WHY    go on after an alarm: what was mended; is recorded

@@ -79,6 +79,7 @@ class Driver:
         """Plays what is missing and closes the manifest. Raises Alarm when an instrument is off, BudgetSpent when the
         cap leaves no room for another unit or look, NotReady when no worker is left."""
         self.recover()
+        self.book.put("start", {"at": time.time(), "done": self.book.committed()})
         self._progress(force=True)
         while True:
             played = self.book.committed() == self.round.manifest.opened.units

@@ -23,6 +23,7 @@ from evolver.rounds.attempts import Attempts
 from evolver.rounds.book import Book
 from evolver.rounds.manifest import FIRST, Manifest, Opened
 from evolver.rounds.plan import SCHEMA, TaskRef, planned, sha256_of, write_plan
+from evolver.rounds.rows import Limits
 from evolver.rounds.shards import Compactor
 
 BOOK, PLAN = "book.sqlite", "plan.parquet"
@@ -31,7 +32,8 @@ LATER = ("prev", "at", "plan_sha256", "capsule", "one_off_usd")  # what may diff
 
 @dataclass(frozen=True)
 class Plan:
-    """What a round is to be. `tasks` are played in turn until there are `units`; a shard holds `shard_units`."""
+    """What a round is to be. `tasks` are played in turn until there are `units`; a shard holds `shard_units`, and keeps
+    what is within `limits`."""
 
     capsule_id: str
     capsule: str
@@ -41,6 +43,7 @@ class Plan:
     tasks: Sequence[TaskRef]
     units: int
     shard_units: int = 500
+    limits: Limits = Limits()
     one_off_usd: float | None = None
 
 
@@ -95,6 +98,8 @@ def _opened(plan: Plan, plan_sha256: str) -> Opened:
         unit_schema=SCHEMA,
         plan_sha256=plan_sha256,
         shard_units=plan.shard_units,
+        max_turns=plan.limits.turns,
+        max_tokens=plan.limits.tokens,
         one_off_usd=plan.one_off_usd,
         at=time.time(),
     )

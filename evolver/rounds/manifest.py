@@ -25,7 +25,8 @@ FIRST = "0" * 64
 
 class Opened(Record):
     """The round as it was planned. `plan_sha256` is of plan.parquet, `unit_schema` of the ids in it; a shard holds
-    `shard_units` units of the plan, in its order. `one_off_usd` is what the harness cost to find; None is unknown."""
+    `shard_units` units of the plan, in its order. Trajectories longer than `max_turns` or `max_tokens` are rejected
+    (None: no limit). `one_off_usd` is what the harness cost to find; None is unknown."""
 
     kind: Literal["opened"] = "opened"
     prev: str
@@ -39,6 +40,8 @@ class Opened(Record):
     unit_schema: int
     plan_sha256: str
     shard_units: int
+    max_turns: int | None = None
+    max_tokens: int | None = None
     one_off_usd: Finite | None
     at: Finite
 
@@ -119,11 +122,6 @@ class Manifest:
     @property
     def closed(self) -> Closed | None:
         return next((line for line in self.lines if isinstance(line, Closed)), None)
-
-    @property
-    def seal(self) -> str:
-        """The hash of the last line, which stands for all of them."""
-        return self._last
 
     def append(self, line: Opened | Shard | Suspect | Closed) -> None:
         """Adds a line, durably, under the seal of those before it (`prev` is set here)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import Field, ValidationError
 from evolver.budget import Budget
 from evolver.capsules import OpenedCapsule, differences, open_capsule, read_lock
 from evolver.config import OpenAISpec, RunConfig
-from evolver.disk import make_folder
+from evolver.disk import make_folder, replace
 from evolver.errors import UsageError
 from evolver.executors.local import LocalCrew
 from evolver.faults import faults
@@ -36,7 +35,7 @@ LOCK = "capsule.json"  # of the capsule that the round was planned for
 
 
 class RoundSettings(Section):
-    """How a round is played; all but the limits of what is kept may be others when it is resumed.
+    """How a round is played; all but the limits of what is kept and `shard_units` may be others when it is resumed.
 
     `workers` play one unit each at a time, on the Ray cluster at `address` (empty: one that is started here). Nothing
     is begun that could make the round cost more than `cost_usd`. A unit may take `deadline_s`. Endpoint and judge are
@@ -103,6 +102,7 @@ async def generate(wanted: Wanted, tell: Tell, say: Callable[[str], None]) -> Cl
             tasks=refs,
             units=wanted.n or len({ref.hash for ref in refs}),
             shard_units=wanted.settings.shard_units,
+            limits=Limits(wanted.settings.max_turns, wanted.settings.max_tokens),
             one_off_usd=one_off_usd(wanted.settings.found_in),
         )
         round_ = Round.open(wanted.out, plan)
@@ -118,7 +118,7 @@ async def generate(wanted: Wanted, tell: Tell, say: Callable[[str], None]) -> Cl
                 wanted.out.resolve(),
                 source.name,
                 tuple(refs),
-                Limits(wanted.settings.max_turns, wanted.settings.max_tokens),
+                plan.limits,
             )
             say(
                 f"round of {plan.units:,} units on {plan.task_set}, {wanted.settings.workers} {wanted.executor} workers"
@@ -208,7 +208,7 @@ def _require_same_capsule(wanted: Wanted) -> None:
 
 
 def _keep_capsule(wanted: Wanted, opened: OpenedCapsule) -> None:
-    shutil.copyfile(wanted.capsule / LOCK, wanted.out / LOCK)
+    replace(wanted.out / LOCK, (wanted.capsule / LOCK).read_bytes())
     library = Library(wanted.out / "library")
     try:
         tree = Tree(opened.harness.files, opened.harness.executable)

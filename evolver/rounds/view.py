@@ -10,12 +10,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
+from pydantic import JsonValue
+
 from evolver.errors import UsageError
 from evolver.intervals import wilson
 from evolver.records import Finite, Interval, Record
 from evolver.rounds.book import NANO, Book, Tallied
 from evolver.rounds.folder import BOOK
-from evolver.rounds.manifest import Closed, Manifest, Opened
+from evolver.rounds.manifest import Manifest, Opened
 from evolver.rounds.rows import Reason
 from evolver.rounds.watch import KEY, Known
 
@@ -164,7 +166,7 @@ def _view(path: Path, manifest: Manifest, book: Book, now: float) -> RoundView:
         started_at=opened.at,
         heard_at=heard if isinstance(heard, float) else None,
         ended_at=closed.at if closed else None,
-        left_s=_left(opened, closed, done, now) if live else None,
+        left_s=_left(opened, book.get("start"), done, now) if live and not closed else None,
         instruments=_instruments(known),
         looks=_looks(book),
         shards=_shards(manifest),
@@ -192,10 +194,12 @@ def _channels(tally: list[Tallied]) -> dict[str, int]:
     return {channel: n for channel, n in counts.most_common() if n}
 
 
-def _left(opened: Opened, closed: Closed | None, done: int, now: float) -> float | None:
-    if closed or not done:
+def _left(opened: Opened, start: JsonValue, done: int, now: float) -> float | None:
+    """By what was done since the round was started the last time: the days in which it stood still say nothing."""
+    since, before = (start["at"], start["done"]) if isinstance(start, dict) else (opened.at, 0)
+    if not (isinstance(since, float) and isinstance(before, int)) or done <= before:
         return None
-    return (now - opened.at) / done * (opened.units - done)
+    return (now - since) / (done - before) * (opened.units - done)
 
 
 def _instruments(known: Known) -> tuple[InstrumentView, ...]:

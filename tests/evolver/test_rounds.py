@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import random
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pydantic import JsonValue
 
 from evolver.errors import BudgetSpent, UsageError
 from evolver.protocols import Lease, Planned
@@ -21,16 +20,16 @@ from evolver.rounds.folder import BOOK, Round
 from evolver.rounds.manifest import Manifest
 from evolver.rounds.plan import TaskRef, planned, unit_id
 from evolver.rounds.reader import check_round, files
-from evolver.rounds.rows import Again
+from evolver.rounds.rows import Limits
 from evolver.rounds.settling import Came, settlement
 from evolver.rounds.shards import Compactor
 from evolver.rounds.view import read_round
-from evolver.rounds.watch import Schedule
 from evolver.testing.rounds import COST, noop_rows
 from tests.evolver.round_killed import start
 from tests.evolver.rounds import CAPSULE, TASKS, Spec, a_plan, changed, driven, opened
 
 N = 40
+BEAT: JsonValue = {"at": 5_100.0, "out": 0, "paused": False}
 
 
 def units_in(path: Path) -> list[str]:
@@ -65,8 +64,8 @@ def test_g26_of_two_workers_on_one_unit_one_is_kept_and_both_are_paid(tmp_path: 
     round_ = opened(tmp_path)
     late = claimed(round_)
     round_.book.settle(late.id, settlement(Came.of(noop_rows(late, CAPSULE, "w").slice(0, 0)), {}, 3), "lost")
-    early = claimed(round_)
-    assert [u.id for u in early.units] == [u.id for u in late.units] and early.id > late.id
+    early = Lease(round_.book.claim_these(late.units), late.units)
+    assert early.id > late.id
     for lease in (late, early):
         round_.attempts.write(lease.id, noop_rows(lease, CAPSULE, f"worker-{lease.id}"))
     assert settled(round_, late) == 0
@@ -94,6 +93,8 @@ def test_g28_a_round_is_not_opened_as_another_one(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with pytest.raises(UsageError, match=r"capsule_id: c+ → d+; units: 40 → 41"):
         opened(tmp_path, a_plan(capsule_id="d" * 64, units=41))
+    with pytest.raises(UsageError, match=r"max_turns: None → 20; max_tokens: None → 9000"):
+        opened(tmp_path, a_plan(limits=Limits(20, 9_000)))
     with pytest.raises(UsageError, match="tasks: 2 of them are other versions"):
         opened(tmp_path, a_plan(tasks=[*TASKS[:-1], TaskRef("task-6", "f" * 64)]))
 
@@ -223,32 +224,35 @@ def test_a_call_that_was_never_answered_is_unknown_and_not_free(tmp_path: Path) 
     round_.close()
 
 
-def test_the_cap_holds_to_the_unit_whatever_is_under_way(tmp_path: Path) -> None:
-    rules = Rules(lease_units=4, workers=3, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
-    with pytest.raises(BudgetSpent, match="raise cost_usd"):
+def test_the_time_left_is_told_by_the_present_start(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    book = Book(tmp_path / BOOK)
+    for key, value in (("committed", 30), ("start", {"at": 5_000.0, "done": 10}), ("beat", BEAT)):
+        book.put(key, value)  # a round that stood still for long, with 20 units done in 100 s since
+    assert read_round(tmp_path, now=5_100.0).left_s == pytest.approx(50.0)
+    book.put("start", {"at": 5_000.0, "done": 30})
+    assert read_round(tmp_path, now=5_100.0).left_s is None
+    book.close()
+
+
+def test_a_start_is_noted_with_what_was_done_before_it(tmp_path: Path) -> None:
+    rules = Rules(lease_units=4, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
+    with pytest.raises(BudgetSpent):
         driven(tmp_path, rules=rules)
-    assert read_round(tmp_path).done == 17
-    assert driven(tmp_path).rows == N
-    assert read_round(tmp_path).spent_usd == pytest.approx(N * COST.nusd / 1e9)
+    driven(tmp_path)
+    book = Book.read(tmp_path / BOOK)
+    start = book.get("start")
+    book.close()
+    assert isinstance(start, dict) and start["done"] == 17
 
 
-def test_a_round_that_has_passed_a_lower_cap_stops_at_once(tmp_path: Path) -> None:
-    rules = Rules(lease_units=4, workers=3, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
-    for cap in (17, 10):
-        with pytest.raises(BudgetSpent, match="raise cost_usd"):
-            driven(tmp_path, rules=replace(rules, cap_nusd=cap * COST.nusd))
-    assert read_round(tmp_path).done == 17
-
-
-def test_a_look_that_the_cap_leaves_no_room_for_is_not_begun(tmp_path: Path) -> None:
-    """The first look and the one at the end, when every unit is played: the round is not closed without it."""
-    spec, schedule = Spec(tmp_path), Schedule({"judge": 1_000})
-    rules = Rules(lease_units=4, unit_nusd=COST.nusd, probe_nusd={"judge": 5_000})
-    for cap, done in ((4_999, 0), (N * COST.nusd + 4_999, N)):
-        with pytest.raises(BudgetSpent, match=r"a look at the judge may cost .*: raise cost_usd"):
-            driven(tmp_path, spec, replace(rules, cap_nusd=cap), schedule=schedule)
-        assert read_round(tmp_path).done == done and bool(spec.worked) == bool(done)
-    assert driven(tmp_path, spec, replace(rules, cap_nusd=N * COST.nusd + 5_000), schedule=schedule).rows == N
+def test_a_round_s_path_may_hold_what_a_uri_may_not(tmp_path: Path) -> None:
+    path = tmp_path / "r#1?mode=ro%20"
+    opened(path).close()
+    book = Book.read(path / BOOK)
+    assert book.waiting() == N
+    book.close()
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
 def test_g29_g44_infra_is_played_again_then_set_apart_and_no_failure_of_the_agent(tmp_path: Path) -> None:
@@ -276,46 +280,6 @@ def test_g44_a_unit_that_fails_on_our_side_is_tried_so_often_and_no_more(tmp_pat
         round_.book.settle(lease.id, made)
         lease = claimed(round_, 1) if number < 2 else lease
     round_.close()
-
-
-def test_g44_an_outage_is_a_failure_of_the_unit_where_the_endpoint_answers(tmp_path: Path) -> None:
-    round_ = opened(tmp_path)
-    table = changed(noop_rows(claimed(round_, 1), CAPSULE, "w", lambda unit: None), "again", ["outage"])
-    silent = Came.of(changed(table, "calls", [0]))
-    for came, down, counts in ((silent, False, True), (silent, True, False), (Came.of(table), True, True)):
-        for before in (0, 2):
-            made = settlement(came, {came.units[0]: before}, 3, down=down)
-            assert (len(made.again), len(made.done)) == ((1, 0) if counts and before == 0 else (0, int(counts)))
-    round_.close()
-
-
-@pytest.mark.parametrize("again", ["try", "outage"])
-def test_a_unit_that_always_fails_keeps_no_other_waiting_and_no_round_open(tmp_path: Path, again: Again) -> None:
-    played: list[int] = []
-
-    def fails(unit: Planned) -> bool | None:
-        played.append(unit.position)
-        return None if unit.position == 0 else True
-
-    spec = Spec(tmp_path, success=fails, again=lambda unit: again if unit.position == 0 else "")
-    closed = driven(tmp_path, spec, Rules(lease_units=1, tries=3, workers=1))
-    assert (closed.rows, closed.accepted) == (N, N - 1) and played == [*range(N), 0, 0]
-    assert read_round(tmp_path).rejections == {"infra": 1}
-
-
-def test_g44_an_outage_of_the_endpoint_costs_no_unit(tmp_path: Path) -> None:
-    """Nobody is answered by the first ten attempts: the breaker opens at the sixth. The clock runs fast."""
-    leases: list[int] = []
-    ticks = itertools.count()
-
-    def fails(unit: Planned) -> bool | None:
-        leases.append(unit.position)
-        return None if len(leases) <= 10 else True
-
-    spec = Spec(tmp_path, success=fails, again=lambda unit: "outage" if len(leases) < 10 else "")
-    rules = Rules(lease_units=1, tries=2, workers=1)
-    closed = driven(tmp_path, spec, rules, clock=lambda: 100.0 * next(ticks))
-    assert closed.accepted == N
 
 
 def test_a_unit_over_which_workers_die_is_set_apart_alone(tmp_path: Path) -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from evolver.errors import BudgetSpent
+from evolver.protocols import Lease, Planned
 from evolver.rounds.book import Cost
+from evolver.rounds.driver import Rules
 from evolver.rounds.governor import FIRST_PAUSE_S, Breaker, Purse, Window
-from evolver.rounds.settling import lost
-from tests.evolver.rounds import opened
+from evolver.rounds.rows import Again
+from evolver.rounds.settling import Came, lost, settlement
+from evolver.rounds.view import read_round
+from evolver.rounds.watch import Schedule
+from evolver.testing.rounds import COST, noop_rows
+from tests.evolver.rounds import CAPSULE, Spec, changed, driven, opened
+
+N = 40  # units
 
 
 class Clock:
@@ -91,3 +102,70 @@ def test_a_lease_sets_aside_what_it_can_cost_until_it_is_settled(tmp_path: Path)
     book.settle(claim[0], lost(Cost(calls=1, nusd=70)), "lost")
     assert book.reserved() == 0 and book.cost() == book.cost("lost") == Cost(calls=1, nusd=70)
     book.close()
+
+
+def test_the_cap_holds_to_the_unit_whatever_is_under_way(tmp_path: Path) -> None:
+    rules = Rules(lease_units=4, workers=3, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
+    with pytest.raises(BudgetSpent, match="raise cost_usd"):
+        driven(tmp_path, rules=rules)
+    assert read_round(tmp_path).done == 17
+    assert driven(tmp_path).rows == N
+    assert read_round(tmp_path).spent_usd == pytest.approx(N * COST.nusd / 1e9)
+
+
+def test_a_round_that_has_passed_a_lower_cap_stops_at_once(tmp_path: Path) -> None:
+    rules = Rules(lease_units=4, workers=3, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
+    for cap in (17, 10):
+        with pytest.raises(BudgetSpent, match="raise cost_usd"):
+            driven(tmp_path, rules=replace(rules, cap_nusd=cap * COST.nusd))
+    assert read_round(tmp_path).done == 17
+
+
+def test_a_look_that_the_cap_leaves_no_room_for_is_not_begun(tmp_path: Path) -> None:
+    """The first look and the one at the end, when every unit is played: the round is not closed without it."""
+    spec, schedule = Spec(tmp_path), Schedule({"judge": 1_000})
+    rules = Rules(lease_units=4, unit_nusd=COST.nusd, probe_nusd={"judge": 5_000})
+    for cap, done in ((4_999, 0), (N * COST.nusd + 4_999, N)):
+        with pytest.raises(BudgetSpent, match=r"a look at the judge may cost .*: raise cost_usd"):
+            driven(tmp_path, spec, replace(rules, cap_nusd=cap), schedule=schedule)
+        assert read_round(tmp_path).done == done and bool(spec.worked) == bool(done)
+    assert driven(tmp_path, spec, replace(rules, cap_nusd=N * COST.nusd + 5_000), schedule=schedule).rows == N
+
+
+def test_g44_an_outage_is_a_failure_of_the_unit_where_the_endpoint_answers() -> None:
+    unit = Planned(0, "0" * 64, 0, 0)
+    table = changed(noop_rows(Lease(1, (unit,)), CAPSULE, "w", lambda unit: None), "again", ["outage"])
+    silent = Came.of(changed(table, "calls", [0]))
+    for came, down, counts in ((silent, False, True), (silent, True, False), (Came.of(table), True, True)):
+        for before in (0, 2):
+            made = settlement(came, {came.units[0]: before}, 3, down=down)
+            assert (len(made.again), len(made.done)) == ((1, 0) if counts and before == 0 else (0, int(counts)))
+
+
+@pytest.mark.parametrize("again", ["try", "outage"])
+def test_a_unit_that_always_fails_keeps_no_other_waiting_and_no_round_open(tmp_path: Path, again: Again) -> None:
+    played: list[int] = []
+
+    def fails(unit: Planned) -> bool | None:
+        played.append(unit.position)
+        return None if unit.position == 0 else True
+
+    spec = Spec(tmp_path, success=fails, again=lambda unit: again if unit.position == 0 else "")
+    closed = driven(tmp_path, spec, Rules(lease_units=1, tries=3, workers=1))
+    assert (closed.rows, closed.accepted) == (N, N - 1) and played == [*range(N), 0, 0]
+    assert read_round(tmp_path).rejections == {"infra": 1}
+
+
+def test_g44_an_outage_of_the_endpoint_costs_no_unit(tmp_path: Path) -> None:
+    """Nobody is answered by the first ten attempts: the breaker opens at the sixth. The clock runs fast."""
+    leases: list[int] = []
+    ticks = itertools.count()
+
+    def fails(unit: Planned) -> bool | None:
+        leases.append(unit.position)
+        return None if len(leases) <= 10 else True
+
+    spec = Spec(tmp_path, success=fails, again=lambda unit: "outage" if len(leases) < 10 else "")
+    rules = Rules(lease_units=1, tries=2, workers=1)
+    closed = driven(tmp_path, spec, rules, clock=lambda: 100.0 * next(ticks))
+    assert closed.accepted == N

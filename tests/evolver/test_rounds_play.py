@@ -28,6 +28,7 @@ from evolver.rounds.plan import TaskRef
 from evolver.rounds.play import RolloutSpec, RolloutWorker
 from evolver.rounds.reader import trajectories
 from evolver.rounds.settling import Came, settlement
+from evolver.rounds.start import LOCK, Wanted, _keep_capsule
 from evolver.rounds.tasks import source_of
 from evolver.rounds.view import read_round
 from evolver.rounds.watch import Schedule, Watch
@@ -40,7 +41,8 @@ from tests.evolver.graded_task import task
 from tests.evolver.round_capsule import PRICE, write_made_capsule
 from training.cli import export
 
-TASKS = [t.model_copy(update={"hash": task_hash(t)}) for t in (task(id=f"t-{n}", split="train") for n in range(3))]
+MADE = (task(id=f"t-{n}", split="train", instruction=f"Write {n} into out.txt.") for n in range(3))
+TASKS = [t.model_copy(update={"hash": task_hash(t)}) for t in MADE]
 REFS = tuple(TaskRef(t.id, t.hash) for t in TASKS)
 
 
@@ -186,9 +188,9 @@ def test_a_request_that_is_refused_is_the_unit_s_and_a_key_that_is_refused_stops
             return await super().complete(request)
 
     found = rows(worker(tmp_path, Filtered()), lease())
-    assert {(r["reason"], r["again"], r["why"]) for r in found} == {
-        ("infra", "try", "refused (provider): HTTP 400: filtered")
-    }
+    assert (found[0]["reason"], found[0]["again"]) == ("infra", "try")
+    assert found[0]["why"] == "refused (provider): HTTP 400: filtered"
+    assert [r["verdict"] for r in found[1:]] == ["accepted", "accepted"]
     with pytest.raises(UsageError, match="HTTP 401"):
         rows(worker(tmp_path, FailingModel(UsageError("HTTP 401: check the key"))), lease(2))
 
@@ -261,6 +263,18 @@ def test_a_round_is_read_and_exported_like_a_run(tmp_path: Path) -> None:
     export(tmp_path / "round", "best", "trl", tmp_path / "rows")
     written = pq.read_table(next((tmp_path / "rows").glob("*.parquet"))).to_pylist()
     assert len(written) == 2 and TASKS[0].instruction in json.dumps(written, default=str)
+
+
+def test_a_round_s_copy_of_its_capsule_is_never_half_written(tmp_path: Path) -> None:
+    """It is put in the old one's place, not written over it: whoever has that open reads it to its end."""
+    opened = open_capsule(write_made_capsule(tmp_path / "capsule", "beta1", "local"))
+    out = tmp_path / "round"
+    out.mkdir()
+    (out / LOCK).write_text("before")
+    (tmp_path / "held").hardlink_to(out / LOCK)
+    _keep_capsule(Wanted(tmp_path / "capsule", "train", out), opened)
+    assert (out / LOCK).read_bytes() == (tmp_path / "capsule" / LOCK).read_bytes()
+    assert (tmp_path / "held").read_text() == "before"
 
 
 def test_a_worker_makes_a_task_of_a_split_alone_and_refuses_another_version() -> None:
