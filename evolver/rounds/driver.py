@@ -85,7 +85,7 @@ class Driver:
             played = self.book.committed() == self.round.manifest.opened.units
             if self.watch.alarm is None:
                 self._hand_out(final=played)
-            if played and not self._out and self._unpaid is None:
+            if played and not self._out and (self.watch.alarm is not None or self._looked()):
                 break
             if not self._out:
                 self._stuck()
@@ -140,6 +140,13 @@ class Driver:
             if claimed is None:
                 return
             self._submit(Lease(*claimed, deadline_s=self.rules.deadline_s))
+
+    def _looked(self) -> bool:
+        """Whether no instrument is to be looked at a last time, also where no worker is free for it yet."""
+        probe = self.watch.due(self.book.cost("kept").calls, final=True)
+        if probe is not None:
+            self.watch.again(probe)
+        return probe is None
 
     def _submit(self, lease: Lease) -> None:
         self._out[lease.id] = lease, self.clock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -29,7 +29,8 @@ class Came:
     @classmethod
     def of(cls, table: pa.Table, paid: Cost | None = None) -> Came:
         names = ("unit", "again", "verdict", "reason", "success", "channel", "calls", "tokens", "nusd")
-        return cls(*(table[name].to_pylist() for name in names), paid=paid)
+        columns = [table[name].to_pylist() for name in names]
+        return replace(cls(*columns), paid=paid)
 
     def cost(self, row: int) -> Cost:
         calls, tokens, nusd = self.calls[row] or 0, self.tokens[row], self.nusd[row]

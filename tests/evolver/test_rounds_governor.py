@@ -125,7 +125,8 @@ def test_a_look_that_the_cap_leaves_no_room_for_is_not_begun(tmp_path: Path) -> 
     """The first look and the one at the end, when every unit is played: the round is not closed without it."""
     spec, schedule = Spec(tmp_path), Schedule({"judge": 1_000})
     rules = Rules(lease_units=4, unit_nusd=COST.nusd, probe_nusd={"judge": 5_000})
-    for cap, done in ((4_999, 0), (N * COST.nusd + 4_999, N)):
+    short = N * COST.nusd + 4_999
+    for cap, done in ((4_999, 0), (short, N), (short, N)):
         with pytest.raises(BudgetSpent, match=r"a look at the judge may cost .*: raise cost_usd"):
             driven(tmp_path, spec, replace(rules, cap_nusd=cap), schedule=schedule)
         assert read_round(tmp_path).done == done and bool(spec.worked) == bool(done)
