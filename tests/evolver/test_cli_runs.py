@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from evolver.commands.stopping import finished
-from evolver.config import load_config
+from evolver.config import RunConfig, load_config
 from evolver.records import Decision, Ending, LedgerEntry, Rollout
 from evolver.store import Store
 from tests.evolver.test_cli import ROOT, called
@@ -136,6 +136,16 @@ def test_work_that_is_stopped_ends_its_clean_up_and_says_how_to_go_on(
         finished(work(), "evolver again")
     assert end.value.exit_code == code and done == ["closed"] and signal.getsignal(signal.SIGTERM) == before
     assert "Resume: evolver again" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_gap_without_students_is_wrong_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = {"tasks": {"test": 1, "families": ["csv.*"]}, "distil": {"recipe": str(tmp_path / "none.yaml")}}
+    store = Store.create(tmp_path / "run", RunConfig.model_validate(settings))
+    code, _, err = called(capfd, "gap", str(store.path), "beta1", "beta2")
+    if code == 3:
+        pytest.skip(err.strip())
+    assert code == 2 and "can't read recipe" in err and "has no students to compare under beta1 and beta2" in err
 
 
 @pytest.mark.slow
