@@ -151,8 +151,8 @@ def _gap(found: Pairing, gap: Comparison, names: tuple[str, str], kind: Kind) ->
     aa, ab = found.flips()
     saving = words.percent(gap.saving) if gap.saving.point is None else percent(gap.saving)
     st.markdown(
-        f"- **rule** the looks of a race err with {rule.screen_alpha:g} between them: it passes when p is small enough, "
-        f"or when B saves tokens and a loss of {100 * rule.margin:g} pp is ruled out. Here B's lower bound at level "
+        f"- **rule** the looks of a race err with {rule.screen_alpha:g} between them: it passes when p is small, or "
+        f"when B saves tokens and a loss of {100 * rule.margin:g} pp is ruled out. Here B's lower bound at level "
         f"{rule.alpha:g} is {lower}. A verdict also needs fresh attempts on select.\n"
         f"- **attempts that flip** {words.share(ab)} between A and B, {words.share(aa)} between A and itself\n"
         f"- **tokens saved by B** where both solve: {saving}\n"
