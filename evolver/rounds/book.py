@@ -33,7 +33,7 @@ CREATE TABLE units(
   position INTEGER PRIMARY KEY, unit BLOB NOT NULL, task INTEGER NOT NULL, replica INTEGER NOT NULL,
   state INTEGER NOT NULL DEFAULT 0, lease INTEGER NOT NULL DEFAULT 0,
   tries INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX todo ON units(position) WHERE state = 0;
+CREATE INDEX todo ON units(lease, position) WHERE state = 0;
 CREATE INDEX held ON units(lease) WHERE state = 1;
 CREATE TABLE leases(
   id INTEGER PRIMARY KEY AUTOINCREMENT, probe TEXT, units INTEGER NOT NULL, began REAL NOT NULL,
@@ -175,17 +175,17 @@ class Book:
         What was never played goes first, then what came back first: no unit that fails keeps the others waiting. Units
         over which workers died go in ever smaller company, until the one that kills them is alone."""
         with self.writing() as db:
-            waits = "state = 0 AND position < ? ORDER BY lease, position LIMIT 1"
-            first = db.execute(f"SELECT deaths FROM units WHERE {waits}", (below,)).fetchone()
-            deaths = first[0] if first else 0
-            found = _planned(
-                db.execute(
-                    "SELECT position, unit, task, replica FROM units WHERE state = 0 AND position < ? AND deaths = ? "
-                    "ORDER BY lease, position LIMIT ?",
-                    (below, deaths, max(1, most >> deaths)),
-                )
-            )
-            return (self._hold(db, found, reserve), found) if found else None
+            for part in ("lease = 0", "lease > 0"):  # apart, so that the index ends each search where it can
+                waits = f"FROM units WHERE state = 0 AND {part} AND position < ?"
+                order = "ORDER BY lease, position LIMIT ?"
+                first = db.execute(f"SELECT deaths {waits} {order}", (below, 1)).fetchone()
+                if first is None:
+                    continue
+                values = (below, *first, max(1, most >> first[0]))
+                rows = db.execute(f"SELECT position, unit, task, replica {waits} AND deaths = ? {order}", values)
+                found = _planned(rows)
+                return self._hold(db, found, reserve), found
+            return None
 
     def claim_these(self, units: tuple[Planned, ...]) -> int:
         """A new lease on units that wait."""
