@@ -34,6 +34,7 @@ from evolver.rounds.folder import BOOK, Plan, Round
 from evolver.rounds.manifest import Manifest
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.reader import check_round
+from evolver.rounds.shards import AHEAD
 from evolver.rounds.watch import Schedule, Watch
 from evolver.testing.rounds import COST, NoopSpec
 
@@ -42,7 +43,8 @@ NOOP_WORKERS, REAL_WORKERS = 2, 4  # a real unit waits for windows half of its t
 KILL_EVERY_S, DRIVER_KILLS = 10.0, 2
 LEASE_UNITS, SHARD_UNITS = 2_000, 20_000
 PROBE_EVERY = 2_000  # calls
-MEMORY_GROWTH, FILES = 0.25, 400  # of the driver, after the first quarter; in the folder, beside blobs
+MEMORY_GROWTH = 0.25  # of the driver, after the first quarter
+LEASE_FILES, OTHER_FILES = 2, 100  # rows and journal of a lease until its shard is made; all others, beside blobs
 LOOK_S, COUNT_S, TELL_S = 0.5, 5.0, 30.0
 CAPSULE_ID = "0" * 64
 FOLDER = Path("runs/bench-generate")
@@ -229,15 +231,18 @@ class Result:
     in_rows: int
     infra: int
     shards: int
+    most_files: int  # while as many shards are open as may be
     billed: int | None
 
     @classmethod
-    def of(cls, out: Path) -> Result:
+    def of(cls, out: Path, lease_units: int) -> Result:
         closed = check_round(out)
         assert closed is not None, "the round is not closed"
         units: set[str] = set()
         rows = in_rows = infra = 0
-        shards = Manifest.of(out).shards
+        manifest = Manifest.of(out)
+        shards = manifest.shards
+        most = AHEAD * manifest.opened.shard_units // lease_units * LEASE_FILES + OTHER_FILES
         for shard in shards:
             table = pq.read_table(out / "shards" / shard.file, columns=["unit", "nusd", "reason"])
             units.update(table["unit"].to_pylist())
@@ -249,7 +254,7 @@ class Result:
         book.close()
         bills = bills_of(out)
         billed = sum(int(n) for p in bills.iterdir() for n in p.read_text().split()) if bills.is_dir() else None
-        return cls(closed.root, rows, len(units), kept, paid, in_rows, infra, len(shards), billed)
+        return cls(closed.root, rows, len(units), kept, paid, in_rows, infra, len(shards), most, billed)
 
 
 def unlike(one: Path, other: Path) -> list[str]:
@@ -273,7 +278,7 @@ def faults(units: int, result: Result, seen: Seen) -> list[str]:
         == (units, units),
         f"rows cost {result.in_rows} n$, the book kept {result.kept.nusd}": result.in_rows == result.kept.nusd,
         f"memory grew by {growth:.0%}": growth <= MEMORY_GROWTH,
-        f"{seen.files} files": seen.files <= FILES,
+        f"{seen.files} files, {result.most_files} at most": seen.files <= result.most_files,
         f"{result.billed} calls billed, {paid.calls} booked, {paid.unknown} of them as unknown": result.billed is None
         or paid.calls - paid.unknown <= result.billed <= paid.calls,
     }
@@ -295,13 +300,14 @@ def told(name: str, result: Result, seen: Seen) -> str:
 Argv = Callable[[Path], list[str]]
 
 
-def compared(name: str, units: int, argv: Argv, folder: Path, options: argparse.Namespace) -> bool:
-    """The round twice: killed all the time, and left alone."""
+def compared(name: str, size: tuple[int, int], argv: Argv, folder: Path, options: argparse.Namespace) -> bool:
+    """A round of so many units, so many a lease, twice: killed all the time, and left alone."""
+    units, lease_units = size
     roots, short = set(), []
     for way, kills in (("killed", (options.kill_every, options.driver_kills)), ("calm", (0.0, 0))):
         out = folder / f"{name}-{units}-{way}"
         seen = Disturber(Wish(out, units, argv(out), *kills)).run()
-        result = Result.of(out)
+        result = Result.of(out, lease_units)
         print(told(out.name, result, seen), flush=True)
         short += [f"{way}: {fault}" for fault in faults(units, result, seen)]
         roots.add(result.root)
@@ -316,7 +322,7 @@ def noop(options: argparse.Namespace, folder: Path) -> bool:
     def argv(out: Path) -> list[str]:
         return [*ME, "--drive", str(out), "--units", str(options.units), "--pause", str(options.pause)]
 
-    return compared("noop", options.units, argv, folder, options)
+    return compared("noop", (options.units, LEASE_UNITS), argv, folder, options)
 
 
 def real(options: argparse.Namespace, folder: Path) -> bool:
@@ -331,7 +337,7 @@ def real(options: argparse.Namespace, folder: Path) -> bool:
         n, workers = str(options.tasks), str(options.workers)
         return [*ME, "--drive", str(out), "--capsule", str(capsule), "--tasks", n, "--workers", workers]
 
-    return compared("real", options.tasks, argv, folder, options)
+    return compared("real", (options.tasks, 1), argv, folder, options)
 
 
 ME = [sys.executable, str(Path(__file__).resolve())]
