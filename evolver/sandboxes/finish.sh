@@ -66,7 +66,7 @@ sed -e 's#<keyboard>#<keyboard><rebindOnMappingNotify>no</rebindOnMappingNotify>
   /etc/xdg/openbox/rc.xml >$skel/.config/openbox/rc.xml
 printf '[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\ngtk-recent-files-enabled=0\n' >$skel/.config/gtk-3.0/settings.ini
 printf 'gtk-cursor-blink=0\n' >$skel/.gtkrc-2.0
-printf '[*]\nwallpaper_mode=color\nwallpaper_common=1\ndesktop_bg=#2f4a5e\ndesktop_fg=#ffffff\ndesktop_shadow=#000000\ndesktop_font=Sans 11\nshow_wm_menu=0\nshow_documents=0\nshow_trash=0\nshow_mounts=0\n' \
+printf '[*]\nwallpaper_mode=color\nwallpaper_common=1\ndesktop_bg=#2f4a5e\ndesktop_fg=#ffffff\ndesktop_shadow=#000000\ndesktop_font=Sans 11\nshow_wm_menu=0\nsort=name;ascending;\nshow_documents=0\nshow_trash=0\nshow_mounts=0\n' \
   >$skel/.config/pcmanfm/default/desktop-items-0.conf
 printf '[config]\nbm_open_method=0\n[ui]\nshow_hidden=0\n' >$skel/.config/pcmanfm/default/pcmanfm.conf
 printf '[config]\nsingle_click=0\nquick_exec=0\nthumbnail_local=1\nthumbnail_max=1\n[ui]\nshow_thumbnail=0\nbig_icon_size=48\n' >$skel/.config/libfm/libfm.conf

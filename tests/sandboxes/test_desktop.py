@@ -234,3 +234,18 @@ async def test_s29_an_application_started_from_bash_shows_and_does_not_block(des
     while left := await desk.windows():
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
+
+
+async def test_icons_stand_in_the_order_of_their_names_however_their_files_came(desk: Sandbox) -> None:
+    """By age they would stand as the second changes between two of them, or as a busy file manager hears of them."""
+    await desk.write("Desktop/c.txt", b"first")
+    await asyncio.sleep(1.1)
+    for name in ("d.txt", "a.txt", "b.txt"):
+        await desk.write(f"Desktop/{name}", b"later")
+    for name in "abcd":
+        await element(desk, f"{name}.txt", "icon")
+    placed = sorted((e.x, e.y, e.name) for e in await desk.elements() if e.role == "icon" and e.name[1:] == ".txt")
+    columns = [round(x / 100) for x, _, _ in placed]
+    assert len(set(columns)) == 1 and [name for _, _, name in sorted(placed, key=lambda p: p[1])] == [
+        "a.txt", "b.txt", "c.txt", "d.txt",
+    ]  # fmt: skip
