@@ -17,12 +17,11 @@ from evolver.config import RaceConfig
 from evolver.guards import Facts, guard, said
 from evolver.intervals import DIFFERENCE, Tail, bound, look_levels
 from evolver.population import mean_success
-from evolver.records import Candidate, Decision, GuardResult, Interval, Look
+from evolver.records import Candidate, Decision, GuardResult, Interval, Look, Route
 
 MOST_TASKS = 2_000  # that anyone would take to show that a candidate is not worse
 SUSPICIOUS_RUBRIC_LEAD = 0.1  # partial credit that grows so much more than success is pointed out
-ROUTES = {"better": "solves more", "cheaper": "not worse and cheaper"}
-Route = Literal["better", "cheaper"]
+ROUTES: dict[Route, str] = {"better": "solves more", "cheaper": "not worse and cheaper"}
 
 
 def shown_by(found: Comparison, rules: RaceConfig, alpha: float) -> set[Route]:
@@ -191,7 +190,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
     """
     played = case.looks[-1].attempts
     reasons = [f"race on dev after {played} attempt{'s' * (played > 1)} a task: {_words(case.race)}"]
-    found, guards = None, tuple[GuardResult, ...]()
+    found, guards, routes = None, tuple[GuardResult, ...](), list[Route]()
     waiting = case.confirmation is None and case.looks[-1].verdict == "pass"
     verdict: Literal["promote", "keep", "reject", "inconclusive"]
     if case.confirmation is not None:
@@ -236,6 +235,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         guards=guards,
         teacher=next((card.key.model_id for card in case.dev.candidate), ""),
         waits=waiting,
+        routes=tuple(routes) if verdict == "promote" else (),
     )
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from evolver.config import RunConfig
-from evolver.decide import ROUTES
 from evolver.freeze import TAG as CAPSULE
 from evolver.intervals import nothing, wilson
 from evolver.phrasing import or_why, pp, short
@@ -133,7 +132,7 @@ class Story:
         if effect is None or effect.point is None or effect.low is None:
             return f"**{ours}** leads **{theirs}** (difference unknown)."
         measured = f"{or_why(effect, pp)}, {effect.n} paired tasks ({where}, 95 % interval)."
-        if any(reason.startswith(f"{ROUTES['cheaper']}: confirmed") for reason in last.reasons):
+        if last.routes == ("cheaper",):
             return f"**{ours}** took the place of **{theirs}**, being cheaper and not worse: {measured}"
         return f"**{ours}** leads **{theirs}** by {measured}"
 

@@ -210,7 +210,7 @@ async def measure_gaps(lab: Lab, pairs: Sequence[Pair], tasks: Sequence[Task], d
     for name, wanted in wants:
         if pairs and wanted > len(tasks):
             raise UsageError(f"{name} wants {wanted} test tasks, there are {len(tasks)}")
-    open_, distil = list(measures(lab.config, pairs, tasks)), once_each(distil)
+    open_ = list(measures(lab.config, pairs, tasks))
     for look in range(max(1, len(rules.looks))):
         open_ = [looks for looks in open_ if not (await _measured(lab, looks[look], tasks, distil)).found]
         _record_crossings(lab, pairs)

@@ -181,12 +181,12 @@ def start(config: RunConfig, out: Path, fresh: bool, work: Callable[[Lab], Await
         )
     try:
         code = drive(store, work, shlex.join(_command_line()))
+    except typer.Exit as stop:
+        record_end(store, "interrupted", STOPPED[stop.exit_code])
+        raise
     except Exception as error:
         record_end(store, "failed", str(error))
         raise
-    if code in STOPPED:
-        record_end(store, "interrupted", STOPPED[code])
-        raise typer.Exit(code)
     print_report(report_of(store), data_console())
     say(f"page: {write_page(store)} · next: evolver dashboard {out}")
     if code:
@@ -237,13 +237,10 @@ async def _experiment(lab: Lab) -> int:
 def drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:
     """Runs `work` in an open lab, as the only process that drives this run, and returns its exit code.
 
-    Ctrl-C and SIGTERM stop it cleanly: 130 and 143.
+    Ctrl-C and SIGTERM stop it cleanly: it exits with 130 and 143.
     """
     with store.working():
-        try:
-            return finished(_in_lab(store, work), again)
-        except typer.Exit as stop:
-            return stop.exit_code
+        return finished(_in_lab(store, work), again)
 
 
 async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:

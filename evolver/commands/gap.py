@@ -169,12 +169,12 @@ async def _experiment(lab: Lab, facts: RecipeFacts) -> int:
     from evolver.calibrate import require_fit_judge
     from evolver.errors import BudgetSpent
     from evolver.observers.console import talk_console
-    from evolver.students import distil_in_child, measure_gaps
+    from evolver.students import distil_in_child, measure_gaps, once_each
 
     pairs, tasks = _plan_tables(lab.store, facts, talk_console())
     require_fit_judge(lab, tasks)
     try:
-        await measure_gaps(lab, pairs, tasks, distil_in_child)
+        await measure_gaps(lab, pairs, tasks, once_each(distil_in_child))
     except BudgetSpent as error:
         record_end(lab.store, "budget", str(error))
         say(f"evolver: {error}")
@@ -262,11 +262,11 @@ def _needed(tasks: int | None) -> str:
 async def _measure(lab: Lab, a: str, b: str) -> int:
     from evolver.calibrate import require_fit_judge
     from evolver.ground import tasks_of
-    from evolver.students import distil_in_child, measure_gaps
+    from evolver.students import distil_in_child, measure_gaps, once_each
 
     tasks = tasks_of(lab.store, "test", lab.config.tasks.test, "gap")
     require_fit_judge(lab, tasks)
-    await measure_gaps(lab, [(a, b)], tasks, distil_in_child)
+    await measure_gaps(lab, [(a, b)], tasks, once_each(distil_in_child))
     return 0
 
 

@@ -56,6 +56,7 @@ from evolver.records.verdicts import (
     Interval,
     Look,
     Manifest,
+    Route,
     Stage,
 )
 
@@ -100,6 +101,7 @@ __all__ = [
     "Role",
     "Rollout",
     "RolloutKey",
+    "Route",
     "Score",
     "Scorecard",
     "SeedTest",

@@ -9,6 +9,8 @@ from pydantic import Field
 from devset.task import Split
 from evolver.records.attempts import Channel, Finite, Purpose, Record, Unit
 
+Route = Literal["better", "cheaper"]  # solves more; not worse and cheaper
+
 
 class Interval(Record):
     """A point with its 95 % interval; all three None when there is nothing to estimate from."""
@@ -153,6 +155,7 @@ class Decision(Record):
     """A verdict with its grounds. `teacher` is the id of the model that played both arms; empty in old records.
 
     A candidate whose small lead waited has two: the first `waits`, the one that was made when it was `heard` stands.
+    `routes` are the ways in which a promotion was shown; empty in old records.
     """
 
     id: str
@@ -175,6 +178,7 @@ class Decision(Record):
     teacher: str = ""
     waits: bool = False
     heard: bool = False
+    routes: tuple[Route, ...] = ()
 
 
 class Stage(Record):

@@ -125,13 +125,14 @@ class Driver:
         self._unpaid = None
         below = self.round.compactor.frontier(self.round.compactor.next)
         while self.crew.free > 0 and len(self._out) < self.breaker.limit(self.window.open):
-            probe = self.watch.due(self.book.cost("kept").calls, final=final)
+            calls = self.book.cost("kept").calls
+            probe = self.watch.due(calls, final=final)
             if probe is not None:
                 cost = self.rules.probe_nusd.get(probe, 0)
                 if not self.purse.covers(cost, self.book.cost().nusd, self.book.reserved()):
-                    self.watch.again(probe)
                     self._unpaid = probe
                     return
+                self.watch.begun(probe, calls)
                 self._submit(Lease(self.book.claim_probe(probe, cost), probe=probe))
                 continue
             most = self.rules.lease_units if not self.breaker.tripped else 1
@@ -143,10 +144,7 @@ class Driver:
 
     def _looked(self) -> bool:
         """Whether no instrument is to be looked at a last time, also where no worker is free for it yet."""
-        probe = self.watch.due(self.book.cost("kept").calls, final=True)
-        if probe is not None:
-            self.watch.again(probe)
-        return probe is None
+        return self.watch.due(self.book.cost("kept").calls, final=True) is None
 
     def _submit(self, lease: Lease) -> None:
         self._out[lease.id] = lease, self.clock()
@@ -162,7 +160,7 @@ class Driver:
         spent = self.book.cost().nusd
         if self._unpaid is not None:
             self._stop_at_cap(spent, f"a look at the {self._unpaid}", self.rules.probe_nusd[self._unpaid])
-        if self.purse.units(spent, 0, 1) <= 0 and self.book.waiting():
+        if not self.purse.units(spent, 0, 1) and self.book.waiting():
             self._stop_at_cap(spent, "one more unit", self.rules.unit_nusd)
 
     def _stop_at_cap(self, spent: int, what: str, cost: int) -> NoReturn:

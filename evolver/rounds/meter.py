@@ -13,6 +13,7 @@ from evolver.records import Completion, LedgerEntry
 from evolver.rounds.attempts import Journal
 from evolver.rounds.book import NANO, Cost
 from evolver.store import Store
+from evolver.sums import total
 
 Price = Callable[[str, int | None, int | None], float | None]
 
@@ -58,8 +59,7 @@ class Meter:
         finally:
             for entry in store.since(LedgerEntry, before):
                 if entry.rollout_id == rollout_id:
-                    known = entry.input_tokens is not None and entry.output_tokens is not None
-                    tokens = (entry.input_tokens or 0) + (entry.output_tokens or 0) if known else None
+                    tokens = total((entry.input_tokens, entry.output_tokens))
                     self.add(entry.calls, tokens, entry.cost_usd, asked=0)
 
 

@@ -75,13 +75,16 @@ class Watch:
         return self.known.good_until
 
     def due(self, calls: int, *, final: bool = False) -> Probe | None:
-        """The probe that is to be made before the next unit, if any, after so many calls of the round; it counts as
-        made from now on. `final`: each that was not made since the last call."""
+        """The probe that is to be made before the next unit, if any, after so many calls of the round. `final`: each
+        that was not made since the last call."""
         for probe, every in self._schedule.every.items():
             if probe not in self.known.asked or calls - self.known.asked[probe] >= (1 if final else every):
-                self._learn({"asked": {**self.known.asked, probe: calls}})
                 return probe
         return None
+
+    def begun(self, probe: Probe, calls: int) -> None:
+        """The probe counts as made, after so many calls of the round."""
+        self._learn({"asked": {**self.known.asked, probe: calls}})
 
     def again(self, probe: Probe) -> None:
         """The probe is due again."""

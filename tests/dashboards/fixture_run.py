@@ -113,6 +113,7 @@ def _judging(store: Store, ids: dict[str, str]) -> None:
                 incumbent_tokens_per_solved=5_200.0 if number == 1 else None,
                 reasons=(f"{verdict}: measured on dev",),
                 decided_at=START + 1_000 * number + 500,
+                routes=("better",) if verdict == "promote" else (),
             )
         )
     for seed in (0, 1):

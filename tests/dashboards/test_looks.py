@@ -187,6 +187,14 @@ def test_the_sentence_names_the_leader_with_its_interval(whole_run: Path) -> Non
     assert Story(open_run(whole_run)).sentence() == lead
 
 
+def test_the_sentence_says_by_which_route_the_leader_was_promoted(run_copy: Path) -> None:
+    """A win may be shown by the exact test where the interval holds 0; and a cheaper one may solve more."""
+    log = run_copy / "decisions.jsonl"
+    log.write_text(log.read_text().replace('"routes":["better"]', '"routes":["cheaper"]'))
+    said = Story(open_run(run_copy)).sentence()
+    assert said.startswith("**beta1** took the place of **alpha**, being cheaper and not worse: +56.2 pp")
+
+
 def test_the_sentence_says_that_nothing_was_promoted(run_copy: Path) -> None:
     decisions = run_copy / "decisions.jsonl"
     decisions.write_text("".join(line for line in decisions.open() if '"promote"' not in line))

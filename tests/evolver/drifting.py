@@ -63,6 +63,7 @@ def simulated(folder: Path, share: Share, seed: int) -> tuple[str | None, int]:
     try:
         for done in range(0, UNITS, STEP):
             while (probe := watch.due(CALLS * done)) is not None:
+                watch.begun(probe, CALLS * done)
                 watch.probed(looked(probe, share, done, rng), done)
             watch.played(came(share, done, rng), done + STEP)
             if watch.alarm is not None:

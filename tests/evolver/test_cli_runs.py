@@ -17,6 +17,7 @@ from evolver.commands.stopping import finished
 from evolver.config import RunConfig, load_config
 from evolver.records import Decision, Ending, LedgerEntry, Rollout
 from evolver.store import Store
+from tests.evolver.children import stopped
 from tests.evolver.test_cli import ROOT, called
 
 
@@ -150,32 +151,16 @@ def test_a_gap_without_students_is_wrong_input(tmp_path: Path, capfd: pytest.Cap
 
 @pytest.mark.slow
 def test_a_gate_that_is_terminated_stops_cleanly(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "evolver", "tasks", "admit", "--split", "dev", "--log", str(tmp_path / "log.jsonl")]
-    child = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    while not (tmp_path / "log.jsonl").exists() and child.poll() is None:
-        time.sleep(0.2)
-    if child.poll() == 3:
-        pytest.skip("no sandbox back end here")
-    child.terminate()
-    _, err = child.communicate(timeout=60)
-    assert child.returncode == 143 and "Resume: evolver tasks admit" in err and "Traceback" not in err
+    log = tmp_path / "log.jsonl"
+    code, err = stopped(("tasks", "admit", "--split", "dev", "--log", str(log)), log.exists)
+    assert code == 143 and "Resume: evolver tasks admit" in err and "Traceback" not in err
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_cleanly_with_130_and_the_resume_line(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "evolver", "demo", "--out", str(tmp_path / "run")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        child = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT)
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "run" / "rollouts.jsonl").exists() and child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        if child.poll() == 3:
-            pytest.skip("no sandbox back end here")
-        time.sleep(2.0)
-        child.send_signal(stop)
-        _, err = child.communicate(timeout=60)
-        assert child.returncode == code and "Traceback" not in err
+    for stop, wanted in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        log = tmp_path / "run" / "rollouts.jsonl"
+        code, err = stopped(("demo", "--out", str(tmp_path / "run")), log.exists, stop, after_s=2.0)
+        assert code == wanted and "Traceback" not in err
         assert f"Resume: evolver demo --out {tmp_path / 'run'}" in err
         assert Store.open(tmp_path / "run").all(Ending)[-1].reason == "interrupted"

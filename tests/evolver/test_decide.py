@@ -234,6 +234,7 @@ def test_not_worse_and_cheaper_is_promoted_in_the_same_race() -> None:
     decided = verdict(cheap, arms("1" * 30 + "0" * 10, "1" * 30 + "0" * 10, tokens=600), ONE_LOOK)
     assert decided.verdict == "promote"
     assert any("not worse and cheaper: confirmed" in reason for reason in decided.reasons)
+    assert decided.routes == ("cheaper",)
     assert decided.tokens_per_solved == pytest.approx(800) and decided.incumbent_tokens_per_solved == pytest.approx(
         4_000 / 3
     )

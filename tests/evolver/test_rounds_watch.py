@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolver.errors import UsageError
-from evolver.protocols import Finding, Lease, Report
+from evolver.protocols import Finding, Lease, Probe, Report
 from evolver.rounds.drift import Chart, Settings, upper_share
 from evolver.rounds.driver import Driver, Rules
 from evolver.rounds.manifest import Manifest
@@ -64,16 +64,24 @@ def test_unlucky_first_looks_delay_an_alarm_and_do_not_prevent_it() -> None:
     assert 0.58 < chart.expected < 0.6 and 50 < marks < 150
 
 
+def begun(watch: Watch, calls: int) -> Probe | None:
+    """The probe that is due, which is then made."""
+    probe = watch.due(calls)
+    if probe is not None:
+        watch.begun(probe, calls)
+    return probe
+
+
 def test_what_is_known_outlives_the_driver(tmp_path: Path) -> None:
     round_ = opened(tmp_path)
     schedule = Schedule({"environment": 10, "judge": 10})
     watch = Watch(round_.book, schedule, 40)
-    assert [watch.due(0), watch.due(0), watch.due(0)] == ["environment", "judge", None]
+    assert [begun(watch, 0), begun(watch, 0), begun(watch, 0)] == ["environment", "judge", None]
     watch.probed([Finding("environment", "image", False)] * 3, 0)
     again = Watch(round_.book, schedule, 40)
-    assert again.known == watch.known and again.due(5) is None and again.due(10) == "environment"
+    assert again.known == watch.known and again.due(5) is None and begun(again, 10) == "environment"
     again.again("environment")
-    assert again.due(11) == "environment"
+    assert begun(again, 11) == "environment"
     again.probed([Finding("judge", "case", False, chart=LENIENT)] * 20, 0)
     assert again.due(11) == "judge"  # until it is known what is to be expected of it
     round_.close()

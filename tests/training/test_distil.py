@@ -6,9 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +23,7 @@ from evolver.store import Store
 from evolver.testing import FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel, reply
 from harnesses.library import Library
 from harnesses.tree import read_tree, seed_path, tree_files
+from tests.evolver.children import stopped
 from tests.evolver.test_cli import called
 from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
 from training.distil import Splits, distil
@@ -169,15 +167,9 @@ def test_a_distillation_that_is_terminated_stops_cleanly(tmp_path: Path) -> None
     run = tmp_path / "run"
     store = Store.create(run, RunConfig.model_validate({"tasks": {"train": 8, "test": 1, "families": ["csv.*"]}}))
     (tmp_path / "tiny.yaml").write_text("base: tiny-random-llama\nwindow_tokens: 1024\n")
-    words = [sys.executable, "-m", "evolver", "distil", str(run), "beta1", "--recipe", str(tmp_path / "tiny.yaml")]
-    child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    while not store.all(Rollout) and child.poll() is None:
-        time.sleep(0.05)
-    if child.poll() == 3:
-        pytest.skip("no sandbox back end here")
-    child.terminate()
-    _, err = child.communicate(timeout=60)
-    assert child.returncode == 143 and "Resume: evolver distil" in err and "Traceback" not in err
+    words = ("distil", str(run), "beta1", "--recipe", str(tmp_path / "tiny.yaml"))
+    code, err = stopped(words, lambda: bool(store.all(Rollout)))
+    assert code == 143 and "Resume: evolver distil" in err and "Traceback" not in err
     played, paid = store.all(Rollout), {entry.rollout_id for entry in store.all(LedgerEntry)}
     assert len(played) < 8 and {rollout.id for rollout in played} == paid
 
