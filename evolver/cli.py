@@ -44,6 +44,7 @@ from evolver.errors import BudgetSpent, NotReady, UsageError
 PLUG_INS = "evolver.commands"
 EXIT_CODES: tuple[tuple[type[BaseException], int, str], ...] = (
     (UsageError, 2, "usage"),
+    (typer.TyperException, 2, "usage"),  # words that no command takes
     (NotReady, 3, "not_ready"),
     (BudgetSpent, 4, "budget_spent"),
     (KeyboardInterrupt, 130, "interrupted"),
@@ -151,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words or bool(os.environ.get("EVOLVER_DEBUG"))
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     try:
-        app(args=words, prog_name="evolver")
+        sys.exit(app(args=words, prog_name="evolver", standalone_mode=False))
     except BaseException as caught:
         error = _told(_innermost(caught))
         if isinstance(error, SystemExit):
@@ -160,7 +161,10 @@ def main(arguments: list[str] | None = None) -> None:
             traceback.print_exception(caught)
         code, kind = next((code, kind) for known, code, kind in EXIT_CODES if isinstance(error, known))
         line = str(error) if code in (2, 3, 4) else f"{type(error).__name__}: {error} (--debug shows where)"
-        if code != 130:
+        if isinstance(error, typer.TyperException):
+            line = error.format_message()
+            error.show()  # type: ignore[attr-defined]  # with how the command is used
+        elif code != 130:
             say(f"evolver: {line}")
         if "--json" in words:
             typer.echo(json.dumps({"error": {"kind": kind, "message": line}}))

@@ -57,8 +57,7 @@ def freeze(
     check(store, library, wanted)
     verdicts = {made.freeze.name: made.release for made in capsules_of(store)}
     if verdicts.get(name) is None:
-        again = f"evolver freeze {run} {harness} --name {name}" + (f" --out {out}" if out else "")
-        code = drive(store, lambda lab: _frozen(lab, wanted), again)
+        code = drive(store, lambda lab: _frozen(lab, wanted))
         if code:
             raise typer.Exit(code)
     made = next(made for made in capsules_of(store) if made.freeze.name == name)
@@ -250,7 +249,7 @@ def replay(
         done.append(await play(lab, opened, tasks, attempts))
         return 0
 
-    code = drive(store, work, f"evolver capsule replay {path} --n {tasks} --attempts {attempts} --out {store.path}")
+    code = drive(store, work)
     if code:
         raise typer.Exit(code)
     [replayed] = done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -180,7 +179,7 @@ def start(config: RunConfig, out: Path, fresh: bool, work: Callable[[Lab], Await
             f"warning: only {store.free_bytes() / 1e9:.1f} GB free for {out}; a full disk stops the run, losing nothing"
         )
     try:
-        code = drive(store, work, shlex.join(_command_line()))
+        code = drive(store, work)
     except typer.Exit as stop:
         record_end(store, "interrupted", STOPPED[stop.exit_code])
         raise
@@ -191,12 +190,6 @@ def start(config: RunConfig, out: Path, fresh: bool, work: Callable[[Lab], Await
     say(f"page: {write_page(store)} · next: evolver dashboard {out}")
     if code:
         raise typer.Exit(code)
-
-
-def _command_line() -> list[str]:
-    import sys
-
-    return ["evolver", *(word for word in sys.argv[1:] if word != "--fresh")]
 
 
 def _move_aside(out: Path) -> None:
@@ -234,13 +227,13 @@ async def _experiment(lab: Lab) -> int:
     return 0
 
 
-def drive(store: Store, work: Callable[[Lab], Awaitable[int]], again: str) -> int:
+def drive(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:
     """Runs `work` in an open lab, as the only process that drives this run, and returns its exit code.
 
     Ctrl-C and SIGTERM stop it cleanly: it exits with 130 and 143.
     """
     with store.working():
-        return finished(_in_lab(store, work), again)
+        return finished(_in_lab(store, work))
 
 
 async def _in_lab(store: Store, work: Callable[[Lab], Awaitable[int]]) -> int:

@@ -69,7 +69,7 @@ def measure(run: RunDir, a: HarnessA, b: HarnessB, as_json: AsJson = False) -> N
     found = _measured(store, *pair)
     if not found:
         say("not all of it is measured yet: running what is missing")
-        code = drive(store, lambda lab: _measure(lab, *pair), f"evolver gap {run} {a} {b}")
+        code = drive(store, lambda lab: _measure(lab, *pair))
         if code:
             raise typer.Exit(code)
         found = _measured(store, *pair)

@@ -52,7 +52,7 @@ def calibrate(
     async def work(lab: Lab) -> int:
         return await _calibrate(lab, tasks)
 
-    code = drive(store, work, f"evolver judge calibrate {run}")
+    code = drive(store, work)
     if code:
         raise typer.Exit(code)
     signature = signature_of(store.config.judge)

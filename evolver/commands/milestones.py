@@ -67,7 +67,7 @@ def finalize(run: RunDir, as_json: AsJson = False) -> None:
 
     store = Store.open(run)
     if not store.all(Final):
-        code = drive(store, _finalized, f"evolver finalize {run}")
+        code = drive(store, _finalized)
         if code:
             raise typer.Exit(code)
     final = store.all(Final)[-1]

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TypeVar
 
 import typer
@@ -16,15 +16,18 @@ from evolver.commands.talk import say
 T = TypeVar("T")
 
 
-def finished(work: Coroutine[object, object, T], again: str | None = None) -> T:
-    """Runs `work` and returns what it does. Stopped, it exits with 130 or 143 and says how to go on: `again`, or the
-    same command."""
+def finished(work: Coroutine[object, object, T]) -> T:
+    """Runs `work` and returns what it does. Stopped, it exits with 130 or 143 and says how to go on."""
     try:
         return asyncio.run(_terminable(work))
     except (KeyboardInterrupt, asyncio.CancelledError) as stop:
-        again = again or shlex.join(["evolver", *sys.argv[1:]])
-        say(f"stopped; nothing that was finished is lost. Resume: {again}")
+        say(f"stopped; nothing that was finished is lost. Resume: {again(sys.argv[1:])}")
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
+
+
+def again(words: Sequence[str]) -> str:
+    """The command that goes on with the work of `evolver WORDS`: itself, but it does not start over."""
+    return shlex.join(["evolver", *(word for word in words if word != "--fresh")])
 
 
 async def _terminable(work: Coroutine[object, object, T]) -> T:

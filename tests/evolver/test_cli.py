@@ -230,6 +230,23 @@ def test_errors_come_as_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert code == 2 and json.loads(out)["error"]["kind"] == "usage" and "no run at" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("report", "--jsn"), "No such option: --jsn"),
+        (("report",), "Missing argument 'RUN'"),
+        (("gap", "plan", "-k", "two"), "Invalid value for '-k'"),
+        (("reprot", "runs/x"), "No such command 'reprot'"),
+    ],
+)
+def test_words_that_no_command_takes_are_an_error_in_json_too(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    code, out, err = called(capsys, *words, "--json")
+    error = json.loads(out)["error"]
+    assert code == 2 and error["kind"] == "usage" and says in error["message"] and says in err
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_s55_a_full_disk_met_outside_the_store_is_wrong_input_too(number: int) -> None:
     told = _told(OSError(number, os.strerror(number), "/tmp/model.safetensors"))

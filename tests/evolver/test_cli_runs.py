@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from evolver.commands.stopping import finished
+from evolver.commands.stopping import again, finished
 from evolver.config import RunConfig, load_config
 from evolver.records import Decision, Ending, LedgerEntry, Rollout
 from evolver.store import Store
@@ -134,9 +134,14 @@ def test_work_that_is_stopped_ends_its_clean_up_and_says_how_to_go_on(
 
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(typer.Exit) as end:
-        finished(work(), "evolver again")
+        finished(work())
     assert end.value.exit_code == code and done == ["closed"] and signal.getsignal(signal.SIGTERM) == before
-    assert "Resume: evolver again" in capsys.readouterr().err
+    assert f"Resume: {again(sys.argv[1:])}\n" in capsys.readouterr().err
+
+
+def test_the_resume_line_keeps_every_option_and_can_be_pasted_into_a_shell() -> None:
+    words = ["judge", "calibrate", "runs/my run", "--tasks", "40", "--fresh"]
+    assert again(words) == "evolver judge calibrate 'runs/my run' --tasks 40"
 
 
 @pytest.mark.slow
