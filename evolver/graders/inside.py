@@ -17,13 +17,15 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 MAX_PRINTED = 12_000
+LIVE = "/home/user"  # what an absolute link of the agent means by its home
 
 
 def unpack(archive: Path, home: Path) -> list[str]:
     """Unpacks into the new folder `home`; returns what was left out: devices, and links or names that lead outside.
 
     Modes and times are kept, since tasks ask for them (tarfile's own filters change modes), without set-id bits and
-    never less than the owner needs to read. Symbolic links come last, so nothing is ever written through one.
+    never less than the owner needs to read. Symbolic links come last, so nothing is ever written through one, and keep
+    their text, since tasks ask for that, too.
     """
     home.mkdir(mode=0o700)
     links: list[tarfile.TarInfo] = []
@@ -47,8 +49,7 @@ def unpack(archive: Path, home: Path) -> list[str]:
                     dropped.append(member.name)
     for member in links:
         path = _below(home, member.name)
-        target = PurePosixPath(member.linkname)
-        if path is None or target.is_absolute() or ".." in target.parts or os.path.lexists(path):
+        if path is None or os.path.lexists(path) or not _stays(home, path, PurePosixPath(member.linkname)):
             dropped.append(member.name)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,6 +63,18 @@ def unpack(archive: Path, home: Path) -> list[str]:
 def _below(home: Path, name: str) -> Path | None:
     pure = PurePosixPath(name)
     return None if pure.is_absolute() or ".." in pure.parts else home.joinpath(*pure.parts)
+
+
+def _stays(home: Path, path: Path, target: PurePosixPath) -> bool:
+    """Whether the link `path` leads into the home or to a program of the system, whatever the other links are: its `..`
+    stand in front and are no more than the real folders that it lies in."""
+    if any(folder.is_symlink() for folder in path.parents if folder != home and folder.is_relative_to(home)):
+        return False
+    if target.is_absolute():
+        return ".." not in target.parts and any(target.is_relative_to(place) for place in (LIVE, "/usr"))
+    rest = list(target.parts)
+    up = next((n for n, part in enumerate(rest) if part != ".."), len(rest))
+    return ".." not in rest[up:] and up < len(path.relative_to(home).parts)
 
 
 def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, home: Path) -> bool:

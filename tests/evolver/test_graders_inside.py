@@ -58,6 +58,35 @@ def test_a_home_comes_out_as_it_was_frozen_with_modes_and_times(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("Desktop/current", "/home/user/Desktop/v2"),
+        ("Desktop/home", ".."),
+        ("node_modules/.bin/tool", "../tool/cli.js"),
+        ("venv/bin/python3", "/usr/bin/python3"),
+        ("dangling", "a/b/missing"),
+    ],
+)
+def test_a_link_inside_the_home_keeps_its_text(tmp_path: Path, name: str, target: str) -> None:
+    home = tmp_path / "home"
+    assert unpack(archive(tmp_path, (member(name, tarfile.SYMTYPE, target), b"")), home) == []
+    assert os.readlink(home / name) == target
+
+
+def test_s43_links_do_not_lead_out_together(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    packed = archive(
+        tmp_path,
+        (member("a/b/top", tarfile.SYMTYPE, "../../c"), b""),
+        (member("c", tarfile.DIRTYPE, mode=0o755), b""),
+        (member("a/b/top/x", tarfile.SYMTYPE, "../../../check.py"), b""),  # would lie in c/
+        (member("a/b/out", tarfile.SYMTYPE, "top/../../check.py"), b""),
+    )
+    assert unpack(packed, home) == ["a/b/top/x", "a/b/out"]
+    assert everything_below(home) == {"a", "a/b", "a/b/top", "c"}
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         member("../outside.txt"),
@@ -65,6 +94,9 @@ def test_a_home_comes_out_as_it_was_frozen_with_modes_and_times(tmp_path: Path) 
         member("a/../../outside.txt"),
         member("passwd", tarfile.SYMTYPE, "/etc/passwd"),
         member("up", tarfile.SYMTYPE, "../check.py"),
+        member("deep/up", tarfile.SYMTYPE, "../../check.py"),
+        member("gt", tarfile.SYMTYPE, "/tmp/harbor/tests"),
+        member("gt", tarfile.SYMTYPE, "/home/user/../other"),
         member("deep/up", tarfile.SYMTYPE, "x/../../../check.py"),
         member("hard", tarfile.LNKTYPE, "../check.py"),
         member("hard", tarfile.LNKTYPE, "/etc/passwd"),
