@@ -41,6 +41,7 @@ CHECK = "from devset.checks.officebench import main\n\nmain()\n"
 ANSWER = "data/answer.txt"
 RUN = "outputs/k/run/testbed/"  # where the original grades, below the task's folder
 SETUP = "mkdir -p data\n"
+CALENDAR = re.compile(r"calendar/[^/]+\.ics")
 DOC_TYPES = {
     "evaluate_contain": (*TEXT_TYPES, "email"),
     "evaluate_not_contain": (*TEXT_TYPES, "email"),
@@ -61,6 +62,12 @@ If the task is a question, write your answer into {home}/{answer}.
 
 Task: {task}
 """
+# What the apps of the original do when the agent asks them to.
+SENDING = (
+    " A mail is sent by writing it, with the headers From, To (<user>@example.com) and Subject, to "
+    f"{HOME}/emails/<recipient>/<subject>.eml, and a copy to {HOME}/emails/<sender>/<subject>.eml."
+)
+PLANNING = " An event is a VEVENT with SUMMARY, DTSTART and DTEND; a calendar that is not there yet is made with it."
 
 
 class Item(Loose):
@@ -136,7 +143,7 @@ def _offer(path: Path, folder: Path, root: Path, origin: str) -> Offer:
         id=task_id,
         hash="",
         family=SOURCE,
-        instruction=_instruction(subtask, reading),
+        instruction=_instruction(subtask, reading, evaluation),
         category=_category(folder.name),
         apps=_apps(reading),
         channels=frozenset({"gui", "terminal"}),
@@ -191,8 +198,8 @@ def _lint_names(task: str, evaluation: Mapping[str, tuple[str, Mapping[str, Any]
     for function, args in evaluation.values():
         for path in (args[name] for name in ("file", "output_file", "result_file") if name in args):
             stem = re.sub(r"[\W_]+", "", posixpath.splitext(posixpath.basename(path))[0].lower())
-            new = path not in reading.testbed and path != ANSWER and function != "evaluate_file_not_exist"
-            if new and stem not in told:
+            known = path in reading.testbed or path == ANSWER or CALENDAR.fullmatch(path)
+            if not known and function != "evaluate_file_not_exist" and stem not in told:
                 reading.refusals.add(f"its checker wants a file that the task does not name: {path}")
 
 
@@ -259,12 +266,20 @@ def _matches(args: dict[str, Any], function: str, at: str) -> None:
                 raise ImportFailed(f"{here}.comparator: got {match['comparator']!r:.120}: {error}") from error
 
 
-def _instruction(subtask: Subtask, reading: _Reading) -> str:
+def _instruction(subtask: Subtask, reading: _Reading, evaluation: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
+    """The task with where things lie. Mails and calendars are told of where there are any, and how to make one where
+    it counts: the original's agent has apps for that."""
+    wanted = [*reading.paths]
+    wanted += ["emails/" for _, args in evaluation.values() if args.get("doc_type") == "email"]
+    wanted += ["calendar/" for function, _ in evaluation.values() if function == "evaluate_calendar_no_overlap"]
     more = ""
-    if any(name.startswith("emails/") for name in reading.testbed):
-        more += f" E-mails are {HOME}/emails/<user>/*.eml."
-    if any(name.startswith("calendar/") for name in reading.testbed):
-        more += f" Calendars are {HOME}/calendar/<user>.ics."
+    for folder, where, how in (
+        ("emails/", f" E-mails are {HOME}/emails/<user>/*.eml.", SENDING),
+        ("calendar/", f" Calendars are {HOME}/calendar/<user>.ics.", PLANNING),
+    ):
+        counts = any(path.startswith(folder) for path in wanted)
+        more += where if counts or any(name.startswith(folder) for name in reading.testbed) else ""
+        more += how if counts else ""
     told = subtask.model_dump(exclude={"evaluation"})
     return TEXT.format(
         home=HOME, answer=ANSWER, more=more, **told | {"task": subtask.task.strip().replace("/testbed", HOME)}

@@ -237,6 +237,28 @@ def test_the_file_beside_the_arguments_is_found_and_said_so(tmp_path: Path) -> N
     assert task is not None and "changed: evaluation 1: `file` was beside `args`" in task.source
 
 
+def test_where_mails_and_events_go_is_told_as_soon_as_they_count(tmp_path: Path) -> None:
+    evaluation = [
+        function("contain", doc_type="email", username="Ann", keywords=["lunch"]),
+        function("contain", doc_type="ics", file="calendar/Eve.ics", keywords=["lunch"]),
+    ]
+    task = only(published(tmp_path / "ob", evaluation, task="Invite everyone for lunch.")).task
+    assert task is not None
+    assert "/home/user/emails/<recipient>/<subject>.eml" in task.instruction
+    assert "/home/user/calendar/<user>.ics. An event is a VEVENT" in task.instruction
+    home, gt = make_home(task, tmp_path / "home"), tmp_path / "gt"
+    gt.mkdir()
+    (gt / "evaluation.json").write_bytes(task.gt_files["evaluation.json"])
+    assert {v["value"] for v in run_check(task, home, gt).values()} == {0.0}
+    (home / "emails/Ann").mkdir(parents=True)
+    (home / "emails/Ann/Today.eml").write_text("From: Bob@example.com\nTo: Ann@example.com\nSubject: Today\n\nlunch?\n")
+    (home / "calendar").mkdir()
+    (home / "calendar/Eve.ics").write_text("BEGIN:VEVENT\nSUMMARY:lunch\nEND:VEVENT\n")
+    assert {v["value"] for v in run_check(task, home, gt).values()} == {1.0}
+    silent = only(published(tmp_path / "no", [function("file_exist", file="data/answer.txt")])).task
+    assert silent is not None and "emails" not in silent.instruction and "calendar" not in silent.instruction.lower()
+
+
 def test_pdf_needs_its_reader_and_mails_are_told_of(tmp_path: Path) -> None:
     evaluation = [function("contain", doc_type="pdf", file="data/what.pdf", keywords=["x"])]
     task = only(published(tmp_path, evaluation, {"testbed/emails/bob/1.eml": MAIL})).task
