@@ -7,9 +7,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -162,7 +162,7 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
     """Writes what was imported below `out`, each directory in one step, and the manifest last; yields every offer.
 
     A directory of the same name is replaced, so an import that was cut off is simply run again; what an earlier import
-    imported and this one does not is removed.
+    imported and this one does not is removed. An id is one task's alone: who comes second is refused.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -170,12 +170,16 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
         raise ImportFailed(f"{out}: is or lies below a file, expected a folder or a place for a new one") from None
     stale = _taken_before(out)
     listed: list[dict[str, object]] = []
-    seen: set[str] = set()
+    taken: dict[str, str] = {}  # id of an imported task → its origin
+    refused: set[str] = set()
     for offer in offers:
-        if offer.id in seen:
-            raise ImportFailed(f"{offer.origin}: id: got {offer.id!r} a second time, expected ids that differ")
-        seen.add(offer.id)
-        if offer.task is not None:
+        if offer.task is not None and offer.id in taken:
+            offer = replace(offer, task=None, reasons=(f"its id is taken: by {taken[offer.id]}",))
+        if offer.task is None:
+            offer = replace(offer, id=_free(offer.id, refused | taken.keys()))
+            refused.add(offer.id)
+        else:
+            taken[offer.id] = offer.origin
             write_whole(offer.task, out)
             stale.discard(offer.id)
         sha = offer.task.hash if offer.task is not None else None
@@ -185,6 +189,11 @@ def write_offers(offers: Iterable[Offer], source: str, out: Path) -> Iterator[Of
     for folder in (out / name for name in stale):
         if (folder / "task.toml").is_file() and not folder.is_symlink():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free(name: str, used: Set[str]) -> str:
+    """`name`, or with a number behind it that no id of a task has, so that every refusal is listed apart."""
+    return next(one for one in (name, *(f"{name}~{number}" for number in range(2, len(used) + 3))) if one not in used)
 
 
 def write_manifest(source: str, listed: Sequence[Mapping[str, object]], out: Path) -> None:

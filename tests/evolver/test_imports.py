@@ -122,10 +122,25 @@ def test_no_copied_task_enters_the_repository(tmp_path: Path) -> None:
             outside(inside)
 
 
-def test_g27_two_tasks_of_one_id_are_refused(tmp_path: Path) -> None:
-    twice = [Offer("right-1", "a", task()), Offer("right-1", "b", task())]
-    with pytest.raises(ImportFailed, match="a second time"):
-        list(write_offers(twice, "x", tmp_path))
+def test_g27_the_second_task_of_an_id_is_refused_and_the_import_goes_on(tmp_path: Path) -> None:
+    odd = Offer("right-1", "z", reasons=("needs the app gimp",))
+    offered = [
+        odd,
+        Offer("right-1", "a", task()),
+        Offer("right-1", "b", task()),
+        odd,
+        Offer("right-2", "c", task(id="right-2")),
+    ]
+    listed = [(one.id, one.task is not None, one.reasons) for one in write_offers(offered, "x", tmp_path)]
+    assert listed == [
+        ("right-1", False, ("needs the app gimp",)),
+        ("right-1", True, ()),
+        ("right-1~2", False, ("its id is taken: by a",)),
+        ("right-1~3", False, ("needs the app gimp",)),
+        ("right-2", True, ()),
+    ]
+    assert [t.id for t in read_tasks(tmp_path)] == ["right-1", "right-2"]
+    assert source_report(tmp_path).imported == 2
 
 
 def test_a_file_where_the_folder_is_to_be_is_told(tmp_path: Path) -> None:
