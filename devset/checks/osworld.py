@@ -13,6 +13,7 @@ import importlib.machinery
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,8 @@ from devset.checks.home import Wrong, locate, revive, sha256
 CONFIG = "osworld.json"
 CRITERION = "done"
 COMMAND_S = 120.0
+# What a shell says of a program that our machine lacks; a path, or a script that says so, is the agent's own.
+LACKING = re.compile(r"^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: ([^\s/:]+): (?:command )?not found$", re.MULTILINE)
 Spec = Mapping[str, Any]  # JSON of the published evaluator
 
 
@@ -79,7 +82,10 @@ class Evaluation:
         shutil.rmtree(self._cache, ignore_errors=True)
         self._cache.mkdir(parents=True)
         for step in self._spec["post"]:
-            out, _ = self.run(step["command"], bool(step.get("shell")))
+            try:
+                out, _ = self.run(step["command"], bool(step.get("shell")))
+            except FileNotFoundError:
+                out = ""
             if step.get("stdout"):
                 (self._cache / step["stdout"]).write_text(out, encoding="utf-8")
         values: list[float] = []
@@ -110,7 +116,8 @@ class Evaluation:
         return min(1.0, max(0.0, value))
 
     def run(self, command: str | Sequence[str], shell: bool) -> tuple[str, str]:
-        """stdout and stderr of a command in the home, as OSWorld's server runs it."""
+        """stdout and stderr of a command in the home, as OSWorld's server runs it. Raises FileNotFoundError when it is
+        a program of the agent that can't be started, and SystemExit when it needs one that our machine lacks."""
         words: str | list[str] = command if isinstance(command, str) else list(command)
         if isinstance(words, str) and not shell:
             words = shlex.split(words)
@@ -123,8 +130,12 @@ class Evaluation:
                 words, shell=shell, cwd=self._live, env=env, stdin=subprocess.DEVNULL, capture_output=True,
                 timeout=COMMAND_S, encoding="utf-8", errors="replace",
             )  # fmt: skip
-        except FileNotFoundError as error:
-            raise SystemExit(f"a command of the evaluation is not here: {error}") from error
+        except (FileNotFoundError, PermissionError) as error:
+            if "/" in str(error.filename):
+                raise FileNotFoundError(str(error)) from error
+            raise SystemExit(f"a program of the evaluation is not here: {error.filename}") from error
+        if lacking := LACKING.search(done.stderr):
+            raise SystemExit(f"a program of the evaluation is not here: {lacking[1]}")
         return done.stdout, done.stderr
 
     # --- getters -----------------------------------------------------------------------------------------------------

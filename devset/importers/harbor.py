@@ -21,7 +21,8 @@ from shlex import quote
 from pydantic import Field, JsonValue
 
 from devset.checks.harbor import CONFIG, KEY
-from devset.importers.dockerfile import NETWORK, Image, home_path, read_image, rewritten
+from devset.importers.commands import UNFROZEN
+from devset.importers.dockerfile import NETWORK, SYSTEM, Image, home_path, read_image, rewritten
 from devset.importers.offer import (
     HOME,
     ImportFailed,
@@ -49,6 +50,10 @@ AGENT_S = 1_500.0  # a sandbox lives half an hour
 SYSTEM_STATE = re.compile(
     r"\bsystemctl\b|(?<![\w.$}/~-])/(etc|var|usr/local|usr/bin)/(?!env\b|bash\b|python3?\b)[\w.-]+"
 )
+PLACES = ("/opt", "/srv", "/mnt", "/media")  # empty folders of every image
+PATH = re.compile(r"(?<![\w.$}/~:-])/[a-z][\w.-]*(?:/[\w.-]+)*")
+# Where the installers of the original put programs.
+INSTALLED = re.compile(r"^.*(?:\bPATH=|\.local/bin/env).*$", re.MULTILINE)
 CATEGORIES: dict[str, Category] = {
     "system-administration": "os",
     "file-operations": "os",
@@ -146,7 +151,9 @@ def _offer(folder: Path, name: str, installed: frozenset[str]) -> Offer:
     if not instruction:
         raise ImportFailed(f"{folder / 'instruction.md'}: got an empty file, expected what the agent is asked")
     image = _image(reading)
-    reading.roots = image.roots | {"/app", "/root"}
+    reading.roots = image.roots | _told(instruction) | {"/app", "/root"}
+    if any(re.search(r"(?<![\w.])/tmp\b", text) for text in (*image.files, *image.commands)):
+        reading.roots.add("/tmp")
     gt, packages = _tests(reading, image)
     oracle = _oracle(reading, image)
     if reading.refusals.reasons:
@@ -176,6 +183,18 @@ def _offer(folder: Path, name: str, installed: frozenset[str]) -> Offer:
         source=_source(reading, name, original).text(),
     )
     return Offer(task.id, name, made(task))
+
+
+def _told(instruction: str) -> set[str]:
+    """Roots of the paths that the agent is told of, which have to lie in the home, too: places that every image has,
+    and folders with a file that has a suffix (an address such as /api/users has none)."""
+    roots = set()
+    for path in (found.rstrip(".-") for found in PATH.findall(instruction)):
+        _, first, *rest = path.split("/")
+        empty, taken = f"/{first}" in (*PLACES, "/tmp"), first in (*SYSTEM, "tests", "logs", "solution")
+        if empty or (not taken and rest and "." in rest[-1]):
+            roots.add(f"/{first}/{rest[0]}" if first == "home" else f"/{first}")
+    return roots
 
 
 def _source(reading: _Reading, name: str, original: Mapping[str, bytes]) -> Provenance:
@@ -240,7 +259,8 @@ def _below_home(path: str) -> str:
 
 def _setup(reading: _Reading, image: Image) -> str:
     """The image's folders, modes and commands, as far as the agent's own user can make them."""
-    lines = [f"mkdir -p {quote(home_path(image.workdir))}"]
+    places = [image.workdir, *sorted(reading.roots.intersection((*PLACES, "/tmp")))]
+    lines = [f"mkdir -p {quote(home_path(place))}" for place in places]
     lines += [reading.moved(command) for command in image.commands]
     programs = [p for p, data in sorted(image.files.items()) if data.startswith(b"#!")]
     lines += [f"chmod +x {quote(home_path(path))}" for path in programs]
@@ -264,9 +284,8 @@ def _tests(reading: _Reading, image: Image) -> tuple[dict[str, bytes], tuple[str
         extra = {p for p in extra if "==" in p or p not in named}
     tests["test.sh"] = script.encode()
     for name, data in tests.items():
-        found = SYSTEM_STATE.search(data.decode(errors="replace")) if name.endswith((".sh", ".py")) else None
-        if found:
-            reading.refusals.add(f"its tests look at what is not frozen: {found[0]} in tests/{name}")
+        if name.endswith((".sh", ".py")) and (found := _not_frozen(reading.moved(data.decode(errors="replace")))):
+            reading.refusals.add(f"its tests look at what is not frozen: {found} in tests/{name}")
     config = {
         "home": HOME,
         "harbor": PLACE,
@@ -277,6 +296,13 @@ def _tests(reading: _Reading, image: Image) -> tuple[dict[str, bytes], tuple[str
     gt = {f"tests/{name}": reading.moved_bytes(data) for name, data in tests.items()}
     # Without a package of its own a check would share its machine with others, and tests may run what the agent wrote.
     return {CONFIG: json.dumps(config, indent=1).encode(), **gt}, _pinned(extra or {PYTEST})
+
+
+def _not_frozen(test: str) -> str | None:
+    """What a test, whose paths have been moved, looks at though it is no part of the frozen home; None for nothing."""
+    if found := SYSTEM_STATE.search(test) or UNFROZEN.search(INSTALLED.sub("", test)):
+        return found[0]
+    return next((path for path in PATH.findall(test) if path.startswith(tuple(f"{place}/" for place in PLACES))), None)
 
 
 def _pinned(packages: set[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from devset.checks.osworld import CONFIG, CRITERION
+from devset.importers.commands import unfit
 from devset.importers.metrics import PIP, Metrics
 from devset.importers.offer import (
     HOME,
@@ -34,7 +35,7 @@ from devset.importers.offer import (
     own,
     parsed,
 )
-from devset.importers.steps import Machine, Step, home_file, last_part, post_config, set_up, unfit
+from devset.importers.steps import Machine, Step, home_file, last_part, post_config, set_up
 from devset.task import Category, Channel, Criterion, Rubric, Task, TaskLimits
 
 SOURCE = "osworld"
@@ -42,6 +43,8 @@ CACHE = "/tmp/osworld"
 CHECK = "from devset.checks.osworld import main\n\nmain()\n"
 INFEASIBLE = "infeasible"
 FLAGS = "check_os_"  # DeskCraft's metrics of printed flags, which desktop-env lacks
+# What these read besides the flags that they always want.
+UNREAD = {"check_os_php_line_count": {"expected_total"}, "check_os_terminal_size": {"rows", "cols"}}
 FILES = ("vm_file", "list_directory")
 COMMANDS = ("vm_command_line", "vm_command_error")
 # Every getter that desktop-env 1.0.2 knows and that has no counterpart here, with the reason to give.
@@ -81,11 +84,14 @@ class Evaluator(Loose):
     expected: JsonValue = None
     options: JsonValue = None
     postconfig: tuple[Step, ...] = ()
+    file: JsonValue = None
 
 
 class Published(Loose):
     id: str = Field(min_length=1)
-    instruction: str = Field(min_length=1)
+    instruction: str = ""
+    interactive: bool = False
+    phases: tuple[JsonValue, ...] = ()
     config: tuple[Step, ...] = ()
     related_apps: tuple[str, ...] = ()
     evaluator: Evaluator
@@ -126,7 +132,7 @@ def offers(path: Path, metrics: Path) -> Iterator[Offer]:
             with about(one):
                 offer = _offer(_Reading(one, root, parsed(Published, own(one, root)), published), name)
         except ImportFailed as error:
-            offer = Offer(identifier(SOURCE, one.stem), name, reasons=(f"malformed: {error}",))
+            offer = Offer(identifier(SOURCE, *Path(name).with_suffix("").parts), name, reasons=(f"malformed: {error}",))
         yield offer
 
 
@@ -141,7 +147,13 @@ def _is_task(path: Path) -> bool:
 
 def _offer(reading: _Reading, name: str) -> Offer:
     published, machine, refusals = reading.published, reading.machine, reading.refusals
-    task_id = identifier(SOURCE, published.id)
+    task_id = identifier(SOURCE, _label(name, published.id))
+    if published.interactive or published.phases:
+        return Offer(task_id, name, reasons=("needs a user who answers",))
+    if not published.instruction.strip():
+        raise ImportFailed(f"{reading.path}: instruction: got none, expected what the agent is asked")
+    if published.evaluator.file:
+        refusals.add(f"brings its own evaluator: {published.evaluator.file}")
     apps = _apps(reading)
     set_up(published.config, machine, refusals, reading.find)
     post_config(published.evaluator.postconfig, machine, refusals)
@@ -179,6 +191,13 @@ def _offer(reading: _Reading, name: str) -> Offer:
         source=source.text(),
     )
     return Offer(task_id, name, made(task))
+
+
+def _label(name: str, published: str) -> str:
+    """What the collection calls a task: the part of its path that holds the id (`L1_os_ID` where DeskCraft has taken
+    over the id of a task of OSWorld)."""
+    parts = Path(name).with_suffix("").parts
+    return next((part for part in reversed(parts) if published in part), published)
 
 
 def _apps(reading: _Reading) -> tuple[str, ...]:
@@ -219,16 +238,18 @@ def _evaluation(reading: _Reading) -> dict[str, Any]:
     lists: dict[str, list[Any]] = {}
     for what in ("result", "expected", "options"):
         value = getattr(evaluator, what)
-        lists[what] = list(value) if several and isinstance(value, list) else [value or None] * len(names)
-        if len(lists[what]) != len(names) or (several and isinstance(value, dict) and what != "options"):
+        shared = not (several and isinstance(value, list) and value)  # by all metrics
+        lists[what] = [value or None] * len(names) if shared else [entry or None for entry in value]
+        if len(lists[what]) != len(names):
             raise ImportFailed(f"{at}.{what}: got {len(lists[what])}, expected one for each of {len(names)} metrics")
         for entry in lists[what]:
             if entry is not None and not isinstance(entry, dict):
                 raise ImportFailed(f"{at}.{what}: got {entry!r:.120}, expected an object")
     metrics = [_metric(name, reading) for name in names]
-    for name, expected, options in zip(names, lists["expected"], lists["options"], strict=True):
+    for number, name in enumerate(names):
         if name.startswith(FLAGS):
-            _flags(name, expected or {"type": "rule", "rules": {}}, options, reading)
+            expected = lists["expected"][number] or {"type": "rule", "rules": {}}
+            lists["expected"][number] = _flags(name, expected, lists["options"][number], reading)
     for what in ("result", "expected"):
         for number, getter in enumerate(lists[what]):
             if getter is None and what == "result":
@@ -260,19 +281,33 @@ def _metric(name: str, reading: _Reading) -> dict[str, str]:
     return {"name": name, "module": needs.module}
 
 
-def _flags(name: str, expected: Mapping[str, Any], options: object, reading: _Reading) -> None:
-    """Refuses what `devset.checks.osworld.flags` would not heed: it knows `checks`, single flags, or `expected`."""
+def _flags(name: str, expected: Mapping[str, Any], options: object, reading: _Reading) -> Mapping[str, Any]:
+    """The rule as `devset.checks.osworld.flags` takes it, which knows `checks`, single flags, or `expected`. What it
+    would not heed is refused."""
     rules = expected.get("rules")
     if expected.get("type") != "rule" or not isinstance(rules, dict) or options:
         reading.refusals.add(f"an evaluator we lack: {name} with more than a rule")
-        return
+        return expected
     if rules.keys() == {"expected"} and isinstance(rules["expected"], str):
-        return
-    checks = rules.get("checks", {})
-    named = checks.items() if isinstance(checks, dict) else [("checks", None)]
-    for key, value in (*named, *((key, value) for key, value in rules.items() if key != "checks")):
-        if value not in ("true", "false"):
+        return expected
+    checks: dict[str, object] = {}
+    for key, value in rules.items():
+        asked = {} if key in UNREAD.get(name, ()) else _asked(key, value)
+        checks |= {key: None} if asked is None else asked
+    for key, value in checks.items():
+        if not isinstance(value, str):
             reading.refusals.add(f"an evaluator we lack: {name} with the rule {key}")
+    return {"type": "rule", "rules": {"checks": checks} if checks else {}}
+
+
+def _asked(key: str, value: object) -> dict[str, object] | None:
+    """Which value each flag must have for one entry of a rule; None for an entry that we do not know."""
+    if key in ("checks", "extra_checks", "permissions"):
+        start = "perm_" if key == "permissions" else ""
+        return {f"{start}{flag}": wanted for flag, wanted in value.items()} if isinstance(value, dict) else None
+    if key in ("present", "absent"):
+        return {f"{key}_{file}": "true" for file in value} if isinstance(value, list) else None
+    return {key: value} if value in ("true", "false") else None
 
 
 def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> Mapping[str, Any]:
@@ -299,7 +334,7 @@ def _getter(getter: Mapping[str, Any], at: str, reading: _Reading) -> Mapping[st
         command = getter.get("command")
         if not command or not isinstance(command, str | list):
             raise ImportFailed(f"{at}.command: got {command!r:.120}, expected a command")
-        if reason := unfit(" ".join(map(str, command)) if isinstance(command, list) else command):
+        if reason := unfit(command, bool(getter.get("shell"))):
             refuse(f"its evaluation {reason}")
     elif isinstance(kind, str):
         refuse(LIVE.get(kind, f"needs a live machine: the getter {kind}"))

@@ -13,6 +13,17 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue
 
+from devset.importers.commands import (
+    UNFROZEN,
+    lacking,
+    needs_network,
+    of_the_system,
+    outside,
+    plain,
+    programs,
+    unfit,
+    words_of,
+)
 from devset.importers.offer import HOME, ImportFailed, Loose, Refusals
 from devset.task import OpenApp
 
@@ -35,20 +46,8 @@ UNFIT = {
     "proxy": "needs the network: a proxy",
 }
 IDLE = ("sleep", "activate_window", "tidy_desktop")
-SUDO = re.compile(r"^echo\s+\S+\s*\|\s*sudo\s+-S\s+(?:bash\s+-c\s+)?")
-NETWORK = re.compile(r"\b(curl|wget|git\s+clone|pip3?\s+install|apt(-get)?\s+(update|install)|snap\s+install)\b")
-# Programs that read or change what is no file of the home, or that our machine does not have.
-SYSTEM = re.compile(
-    r"(?<![\w/.-])(gsettings|dconf|xdg-mime|xdg-settings|ufw|getent|systemctl|service|loginctl|timedatectl|nmcli|pactl|"
-    r"amixer|ps|pgrep|pkill|xrandr|xdotool|wmctrl|xprop|snap|apt|apt-get|dpkg|code|google-chrome|chrome|gimp|vlc|"
-    r"thunderbird|nautilus|gnome-\w+|crontab|useradd|usermod|chsh|id|who|ssh|docker|mount|lsof|netstat|ss|pip3?)(?![\w./-])"
-)
-UNFROZEN = re.compile(r"(?:~|\$HOME|\$\{HOME\}|/home/user)/\.(?:config|cache|local|mozilla|dbus|pki|gnupg)\b")
-OUTSIDE = re.compile(r"(?<![\w.$}~*<-])/(?!home/user\b|dev/null\b|usr/bin/env\b|bin/(?:ba)?sh\b)[a-z]+(?:/[\w.-]+)*")
-
-
-# A script in quotes is no path; what follows it, and what the shell puts into it, may be one.
-SCRIPT = re.compile(r"""\b((?:sed|awk|perl)(?:\s+-(?:[Fv]\s*\S+|[^\sf'"]*))*)\s+(?:'[^']*'|"[^"$`]*")""")
+SUDO = re.compile(r"(?:echo\s+\S+\s*\|\s*)?\bsudo\s+-S\s+")
+OWNER = re.compile(r"\bch(?:own|grp|attr)\s+(?:-\S+\s+)*(?!user\b|['\"]?\$)")  # another than the one user there is
 
 
 class Step(Loose):
@@ -93,7 +92,7 @@ def post_config(steps: tuple[Step, ...], machine: Machine, refusals: Refusals) -
     """Keeps the commands of `postconfig`; saving through the keyboard becomes the agent's duty."""
     for step in steps:
         command = step.parameters.get("command", "")
-        text = _text(command)
+        text = words_of(command)
         if step.type in IDLE or (step.type == "launch" and re.match(r"\s*pkill\b", text)):
             continue
         if step.type in ("execute", "command") and "pyautogui" in text:
@@ -101,24 +100,13 @@ def post_config(steps: tuple[Step, ...], machine: Machine, refusals: Refusals) -
                 refusals.add("its evaluation drives the screen")
             machine.saves = True
         elif step.type in ("execute", "command"):
-            if reason := unfit(text):
+            if reason := unfit(command, bool(step.parameters.get("shell"))):
                 refusals.add(f"its evaluation {reason}")
             machine.post.append({k: v for k, v in step.parameters.items() if k in ("command", "shell", "stdout")})
         elif step.type == "launch":
             refusals.add(f"its evaluation starts {text.split(' ')[0]}")
         else:
             refusals.add(UNFIT.get(step.type, f"a step of the evaluation that we lack: {step.type}"))
-
-
-def unfit(text: str) -> str | None:
-    """Why a command of an evaluation can't be run beside the frozen home, or None."""
-    if found := NETWORK.search(text):
-        return f"needs the network: {found[0]}"
-    if found := SYSTEM.search(text):
-        return f"asks for what is not frozen: {found[0]}"
-    if found := UNFROZEN.search(text) or OUTSIDE.search(SCRIPT.sub(r"\1 ", text)):
-        return f"reads what is not frozen: {found[0]}"
-    return None
 
 
 def home_file(path: object) -> str | None:
@@ -128,10 +116,6 @@ def home_file(path: object) -> str | None:
         if text.startswith(start) and ".." not in text and not UNFROZEN.match(text):
             return text.removeprefix(start)
     return None
-
-
-def _text(command: object) -> str:
-    return " ".join(map(str, command)) if isinstance(command, list) else str(command)
 
 
 def _upload(step: Step, machine: Machine, refusals: Refusals, find: Callable[[str], Path | None]) -> None:
@@ -198,7 +182,7 @@ def _launch(given: Mapping[str, Any], machine: Machine, refusals: Refusals) -> N
 
 
 def _execute(given: Mapping[str, Any], machine: Machine, refusals: Refusals) -> None:
-    text = _text(given.get("command", ""))
+    text = words_of(given.get("command", ""))
     if "pyautogui" in text:
         machine.terminal |= bool(re.search(r"hotkey\([^)]*ctrl[^)]*alt[^)]*t", text))
         rest = re.sub(
@@ -207,20 +191,32 @@ def _execute(given: Mapping[str, Any], machine: Machine, refusals: Refusals) -> 
         if re.search(r"pyautogui\.\w+\(|typewrite|drag", rest):
             refusals.add("its set-up drives the screen")
         return
-    as_root = SUDO.match(text)
+    words, as_root = given.get("command"), SUDO.search(text)
+    shell = bool(given.get("shell")) or not isinstance(words, list)
     command = SUDO.sub("", text)
     if re.fullmatch(r"su - \w+", command):  # ends at once and leaves nothing behind
         return
-    if NETWORK.search(command):
+    started, code = programs(command if shell else words, shell), plain(command)
+    if needs_network(code, started):
         refusals.add(f"needs the network: {command[:80]}")
-    elif found := SYSTEM.search(command):
-        refusals.add(f"its set-up needs another desktop or another user: {found[0]}")
-    elif as_root and (OUTSIDE.search(command) or "sudo" in command):
+    elif found := lacking(started):
+        refusals.add(f"its set-up needs the program {found}")
+    elif "sudo" in started or OWNER.search(code) or (as_root and outside(code)):
         refusals.add(f"its set-up needs root: {command[:80]}")
+    elif found := of_the_system(started):
+        refusals.add(f"its set-up needs another desktop or another user: {found}")
     else:
-        words = given.get("command")
-        shell = bool(given.get("shell")) or not isinstance(words, list)
-        machine.commands.append(command if shell else shlex.join(map(str, words or ())))
+        machine.commands.append(_step(command if shell else words))
+
+
+def _step(command: JsonValue) -> str:
+    """One command in a shell of its own, as the original runs it: the next begins in the home again, whatever becomes
+    of this one. Only a program that our machine lacks ends the set-up."""
+    if isinstance(command, list):
+        words = [f"{HOME}{word[1:]}" if word.startswith("~/") else word for word in map(str, command)]
+    else:
+        words = ["sh", "-c", str(command)]
+    return f"{shlex.join(words)} || [ $? -ne 127 ]"
 
 
 def _only_saves(text: str) -> bool:

@@ -285,6 +285,28 @@ def test_paths_move_and_nothing_that_only_looks_like_one() -> None:
     assert commands_of("a && 'b && c'; d") == ["a", "'b && c'", "d"]
 
 
+def test_places_that_only_the_instruction_names_move_too(tmp_path: Path) -> None:
+    changes = {
+        "instruction.md": "Write right into /tmp/a/out.txt, /opt/report and /data/out.csv; GET /api/users says who.",
+        "tests__test.sh": 'export PATH="$HOME/.local/bin:$PATH"\n'
+        "cat /tmp/a/out.txt /opt/report /data/out.csv\ncurl localhost/api/users\necho 1 > /logs/verifier/reward.txt\n",
+        "solution__solve.sh": "echo right > /opt/report\n",
+    }
+    task = only(published(tmp_path, **changes)).task
+    assert task is not None and "mkdir -p /home/user/opt\nmkdir -p /home/user/tmp\n" in task.setup
+    test = task.gt_files["tests/test.sh"].decode()
+    for text in (task.instruction, test):
+        for path in ("/tmp/a/out.txt", "/opt/report", "/data/out.csv"):
+            assert f" /home/user{path}" in text
+        assert "/home/user/api" not in text
+    assert "/tmp/harbor/logs/verifier/reward.txt" in test
+
+
+def test_a_temporary_file_of_the_tests_stays_where_it_is(tmp_path: Path) -> None:
+    task = only(published(tmp_path, **{"tests__test.sh": PLAIN + "date > /tmp/now\n"})).task
+    assert task is not None and b"date > /tmp/now" in task.gt_files["tests/test.sh"]
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -301,6 +323,12 @@ def test_paths_move_and_nothing_that_only_looks_like_one() -> None:
         ),
         ({"solution__solve.sh": "pip install numpy\n"}, "its solution needs the network"),
         ({"tests__test_x.py": "open('/etc/passwd')"}, "its tests look at what is not frozen: /etc/passwd"),
+        ({"tests__test_x.py": "open('/opt/x/y')"}, "its tests look at what is not frozen: /opt/x/y"),
+        ({"tests__test_x.py": "open('/root/.config/x')"}, "not frozen: /home/user/.config"),
+        (
+            {"tests__test_x.py": "(Path.home() / '.cache/x').read_text()"},
+            "its tests look at what is not frozen: home()",
+        ),
     ],
 )
 def test_what_a_task_needs_and_we_lack_is_its_reason(

@@ -43,7 +43,7 @@ def test_a_task_is_imported_and_graded_on_a_copy_of_the_home(tmp_path: Path, pac
     task = imported(published(tmp_path / "in", evaluator), package)
     assert (task.id, task.category, task.apps, task.feasible) == ("osworld-ab-1", "os", ("terminal",), True)
     assert (
-        task.channels == {"gui", "terminal"} and task.check_pip == PIP and task.setup.endswith("mkdir -p ~/Desktop/a\n")
+        task.channels == {"gui", "terminal"} and task.check_pip == PIP and "sh -c 'mkdir -p ~/Desktop/a'" in task.setup
     )
     home = make_home(task, tmp_path / "home")
     assert run_script(home, task.setup).returncode == 0
@@ -145,6 +145,56 @@ def test_s46_an_infeasible_task_wants_an_untouched_state(tmp_path: Path, package
     (home / "Desktop/b.txt").unlink()
     (home / "Desktop/a.txt").write_text("changed")
     assert value(task, home, tmp_path) == 0.0
+
+
+def test_a_program_that_our_machine_lacks_is_no_zero_and_one_of_the_agent_is(tmp_path: Path, package: Path) -> None:
+    scripts = {
+        "gone": "~/gone.sh",
+        "odd": "bash ~/odd.sh",
+        "ours": "nosuchprogram ~/x && echo yes",
+        "plain": "echo yes",
+    }
+    said = {}
+    for name, command in scripts.items():
+        result = {"type": "vm_command_line", "command": command, "shell": True}
+        evaluator = {"func": "exact_match", "result": result, "expected": RULE}
+        task = imported(published(tmp_path / name, evaluator), package)
+        home = make_home(task, tmp_path / name / "home")
+        (home / "odd.sh").write_text("nosuchprogram")
+        done = graded(task, home, tmp_path / name)
+        said[name] = json.loads(done.stdout.splitlines()[-1])["done"]["value"] if done.returncode == 0 else done.stderr
+    assert said == {
+        "gone": 0.0,
+        "odd": 0.0,
+        "plain": 1.0,
+        "ours": "a program of the evaluation is not here: nosuchprogram\n",
+    }
+
+
+def test_a_program_of_the_agent_that_is_missing_is_a_zero_without_a_shell_too(tmp_path: Path, package: Path) -> None:
+    result = {"type": "vm_command_line", "command": ["/home/user/run.sh"]}
+    task = imported(published(tmp_path / "in", {"func": "exact_match", "result": result, "expected": RULE}), package)
+    assert value(task, make_home(task, tmp_path / "home"), tmp_path) == 0.0
+
+
+def test_set_up_goes_on_as_the_original_does(tmp_path: Path, package: Path) -> None:
+    commands = [
+        "cd Desktop && mkdir a && rm ~/missing",
+        "echo x > here.txt",
+        "echo p | sudo -S bash -c 'mkdir ~/b; touch ~/b/c'",
+    ]
+    steps: list[dict[str, object]] = [{"command": command, "shell": True} for command in commands]
+    config = [{"type": "execute", "parameters": given} for given in (*steps, {"command": ["touch", "~/d e"]})]
+    evaluator = {"func": "exact_match", "result": COMMAND, "expected": RULE}
+    task = imported(published(tmp_path / "in", evaluator, config=config), package)
+    home = make_home(task, tmp_path / "home")
+    done = run_script(home, task.setup.replace("/home/user", str(home)))
+    assert done.returncode == 0, done.stderr
+    for path in ("Desktop/a", "here.txt", "b/c", "d e"):
+        assert (home / path).exists(), path
+    lacking = imported(published(tmp_path / "in", evaluator, config=[
+        {"type": "execute", "parameters": {"command": "nosuchprogram x", "shell": True}}]), package)  # fmt: skip
+    assert run_script(home, lacking.setup).returncode != 0
 
 
 @pytest.mark.parametrize(

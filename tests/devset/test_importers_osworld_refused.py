@@ -10,7 +10,7 @@ import pytest
 from devset.importers.metrics import Metrics
 from devset.importers.offer import ImportFailed
 from devset.importers.osworld import offers
-from devset.importers.steps import downloaded, unfit
+from devset.importers.steps import downloaded
 from tests.devset.published_osworld import COMMAND, RULE, imported, only, published
 
 
@@ -33,6 +33,9 @@ FLAGS: dict[str, object] = {"func": "check_os_x", "result": COMMAND}
         (step("execute", command=["gsettings", "set", "a", "b"]), "needs another desktop or another user: gsettings"),
         (step("execute", command="echo {CLIENT_PASSWORD} | sudo -S rm /var/log/x", shell=True), "needs root"),
         (step("execute", command="echo p | sudo -S apt-get install jq", shell=True), "needs the network"),
+        (step("execute", command="echo p | sudo -S bash -c 'rm -rf /var/log/x'", shell=True), "needs root"),
+        (step("execute", command="mkdir ~/a && echo p | sudo -S chown -R root ~/a", shell=True), "needs root"),
+        (step("execute", command=["convert", "a.png", "b.png"]), "its set-up needs the program convert"),
         (step("execute", command=["python", "-c", "import pyautogui; pyautogui.typewrite('x')"]), "drives the screen"),
         (step("open", path="/home/user/a.png"), "needs an app for .png"),
         (step("upload_file", files=[{"local_path": "no.txt", "path": "/home/user/a"}]), "an input file is missing"),
@@ -51,7 +54,7 @@ def test_set_up_that_our_machine_cannot_do(
     [
         ({**EVALUATOR, "func": "unheard"}, "an evaluator we lack: unheard"),
         ({**FLAGS, "expected": {"type": "rule", "rules": {"expected_total": "T=9"}}}, "with the rule expected_total"),
-        ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": {"a": "yes"}}}}, "with the rule a"),
+        ({**FLAGS, "expected": {"type": "rule", "rules": {"present": "a"}}}, "with the rule present"),
         ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": {"a": True}}}}, "with the rule a"),
         ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": "true"}}}, "with the rule checks"),
         ({**FLAGS, "expected": {"type": "rule", "rules": {"checks": {"checks": {}}}}}, "with the rule checks"),
@@ -79,12 +82,66 @@ def test_evaluations_that_a_frozen_home_cannot_answer(
 
 
 @pytest.mark.parametrize(
-    "rules", [{}, {"expected": "a=1"}, {"checks": {"a": "true", "b": "false"}}, {"checks": {"a": "true"}, "b": "true"}]
+    ("metric", "rules", "heeded"),
+    [
+        ("x", {}, {}),
+        ("x", {"expected": "a=1"}, {"expected": "a=1"}),
+        ("x", {"checks": {"a": "true", "b": "7 MB"}}, {"checks": {"a": "true", "b": "7 MB"}}),
+        ("x", {"checks": {"a": "true"}, "b": "true"}, {"checks": {"a": "true", "b": "true"}}),
+        ("file_permissions", {"permissions": {"a.sh": "755"}}, {"checks": {"perm_a.sh": "755"}}),
+        ("copy_filter", {"present": ["a"], "absent": ["b"], "extra_checks": {"n": "2"}},
+         {"checks": {"present_a": "true", "absent_b": "true", "n": "2"}}),
+        ("php_line_count", {"expected_total": "TOTAL=9"}, {}),
+    ],
+)  # fmt: skip
+def test_rules_of_flags_that_are_known(
+    tmp_path: Path, package: Path, metric: str, rules: object, heeded: object
+) -> None:
+    evaluator = {**FLAGS, "func": f"check_os_{metric}", "expected": {"type": "rule", "rules": rules}}
+    task = imported(published(tmp_path / "in", evaluator), package)
+    assert json.loads(task.gt_files["osworld.json"])["expected"] == [{"type": "rule", "rules": heeded}]
+
+
+def test_what_several_metrics_share_is_written_once(tmp_path: Path, package: Path) -> None:
+    evaluator = {"func": ["exact_match", "sizes"], "result": COMMAND, "expected": [RULE, {}], "options": {"factor": 1}}
+    spec = json.loads(imported(published(tmp_path / "in", evaluator), package).gt_files["osworld.json"])
+    assert (spec["result"], spec["expected"]) == ([COMMAND, COMMAND], [RULE, None])
+    assert spec["options"] == [{"factor": 1}, {"factor": 1}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"interactive": True}, "needs a user who answers"),
+        ({"instruction": None, "phases": [{"instruction": "a"}, {"instruction": "b"}]}, "needs a user who answers"),
+        ({"evaluator": {**EVALUATOR, "file": "evaluator.py"}}, "brings its own evaluator: evaluator.py"),
+        ({"instruction": " "}, "instruction: got none"),
+    ],
 )
-def test_rules_of_flags_that_are_known(tmp_path: Path, package: Path, rules: object) -> None:
-    task = imported(published(tmp_path / "in", {**FLAGS, "expected": {"type": "rule", "rules": rules}}), package)
-    expected = json.loads(task.gt_files["osworld.json"])["expected"]
-    assert expected == [{"type": "rule", "rules": rules}]
+def test_tasks_with_more_than_an_instruction_and_an_evaluator(
+    tmp_path: Path, package: Path, changes: dict[str, object], reason: str
+) -> None:
+    root = published(tmp_path / "in", EVALUATOR)
+    task = json.loads((root / "os/ab-1.json").read_text()) | changes
+    (root / "os/ab-1.json").write_text(json.dumps({key: value for key, value in task.items() if value is not None}))
+    assert reason in only(root, package).reasons[0]
+
+
+def test_g27_ids_are_apart_where_collections_share_one_or_it_cannot_be_read(tmp_path: Path, package: Path) -> None:
+    root = published(tmp_path / "in", EVALUATOR)
+    (root / "os/L1_os_ab-1.json").write_text((root / "os/ab-1.json").read_text())
+    for place in ("per_task/os/L2_os_ab-1", "per_task/os/x", "per_task/os/y"):
+        (root / place).mkdir(parents=True)
+        text = (root / "os/ab-1.json").read_text() if "ab-1" in place else "{"
+        (root / place / "task.json").write_text(text)
+    found = {offer.origin: offer.id for offer in offers(root, package)}
+    assert found == {
+        "os/L1_os_ab-1.json": "osworld-l1_os_ab-1",
+        "os/ab-1.json": "osworld-ab-1",
+        "per_task/os/L2_os_ab-1/task.json": "osworld-l2_os_ab-1",
+        "per_task/os/x/task.json": "osworld-per_task-os-x-task",
+        "per_task/os/y/task.json": "osworld-per_task-os-y-task",
+    }
 
 
 def test_an_app_that_our_machine_lacks_and_a_terminal_that_is_open(tmp_path: Path, package: Path) -> None:
@@ -145,45 +202,6 @@ def test_links_out_of_the_dataset_are_refused(tmp_path: Path, package: Path) -> 
     (root / "os/ab-1.json").rename(tmp_path / "ab-1.json")
     (root / "os/ab-1.json").symlink_to(tmp_path / "ab-1.json")
     assert "ab-1.json: leads out of " in only(root, package).reasons[0]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cat ~/a",
-        "find /home/user/Desktop -type f",
-        "printf '<li>x</li>'",
-        "ls 2>/dev/null",
-        "sed -n '/a/,/b/p' ~/x",
-        "awk -F: '/^a/ {print $1}' ~/x | sed -i \"/x y/d\" ~/y",
-        "perl -ne 'print if /a/' ~/x",
-        "awk -F ',' -v n=3 '$n ~ /a/' ~/x",
-        "sed s/a/b/ ~/x",
-    ],
-)
-def test_commands_that_stay_in_the_home(command: str) -> None:
-    assert unfit(command) is None
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cat /etc/passwd",
-        "ls ~/.local/bin",
-        "gsettings get a b",
-        "ls /tmp/x",
-        "wget x.org",
-        "sed -n '/a/p' /etc/passwd",
-        "sed -n '/a/p' '/etc/passwd'",
-        "awk '{print}' ~/x /etc/passwd",
-        "sed -f '/etc/x' ~/x",
-        "awk -v x=/etc/passwd '{print}' ~/x",
-        'sed "s/a/$(cat /etc/passwd)/" ~/x',
-        "perl -pe 's/a/b/' < /etc/passwd",
-    ],
-)
-def test_commands_that_leave_it(command: str) -> None:
-    assert unfit(command) is not None
 
 
 def test_what_a_metric_needs_is_found_by_reading_its_source(package: Path) -> None:
