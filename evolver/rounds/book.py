@@ -20,41 +20,13 @@ from pydantic import JsonValue
 
 from evolver.protocols import Planned, Probe
 from evolver.rounds.plan import TaskRef
+from evolver.rounds.schema import create, require_format
 
 NANO = 1_000_000_000
 PLANNED, HELD, DONE = 0, 1, 2
-End = Literal["done", "lost", "died"]  # of a lease: with results, without, without since its worker died
+# Of a lease: with results, without by no fault of its units, without since its worker failed, or died, over them.
+End = Literal["done", "lost", "failed", "died"]
 SpendKind = Literal["kept", "superseded", "lost", "probe"]
-
-SCHEMA = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE tasks(number INTEGER PRIMARY KEY, id TEXT NOT NULL, hash TEXT NOT NULL);
-CREATE TABLE units(
-  position INTEGER PRIMARY KEY, unit BLOB NOT NULL, task INTEGER NOT NULL, replica INTEGER NOT NULL,
-  state INTEGER NOT NULL DEFAULT 0, lease INTEGER NOT NULL DEFAULT 0,
-  tries INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX todo ON units(lease, position) WHERE state = 0;
-CREATE INDEX held ON units(lease) WHERE state = 1;
-CREATE TABLE leases(
-  id INTEGER PRIMARY KEY AUTOINCREMENT, probe TEXT, units INTEGER NOT NULL, began REAL NOT NULL,
-  reserved INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', seq INTEGER);
-CREATE INDEX open_leases ON leases(id) WHERE state = 'open';
-CREATE TABLE spend(
-  lease INTEGER NOT NULL, kind TEXT NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, nusd INTEGER NOT NULL,
-  unknown INTEGER NOT NULL, PRIMARY KEY(lease, kind)) WITHOUT ROWID;
-CREATE TABLE totals(
-  kind TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, nusd INTEGER NOT NULL,
-  unknown INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE tally(
-  verdict TEXT NOT NULL, reason TEXT NOT NULL, channel TEXT NOT NULL, n INTEGER NOT NULL, successes INTEGER NOT NULL,
-  nusd INTEGER NOT NULL, PRIMARY KEY(verdict, reason, channel)) WITHOUT ROWID;
-CREATE TABLE shards(number INTEGER PRIMARY KEY, rows INTEGER NOT NULL);
-CREATE TABLE seen(key BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE suspects(after_seq INTEGER NOT NULL, upto_seq INTEGER, why TEXT NOT NULL);
-CREATE TABLE looks(
-  number INTEGER PRIMARY KEY, probe TEXT NOT NULL, name TEXT NOT NULL, off INTEGER NOT NULL, detail TEXT NOT NULL,
-  seq INTEGER NOT NULL, at REAL NOT NULL);
-"""
 
 
 @dataclass(frozen=True)
@@ -110,15 +82,14 @@ class Book:
         where = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=30.0, check_same_thread=False)
         if not read_only:
+            require_format(self._db, path)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
 
     @classmethod
     def create(cls, path: Path) -> Book:
         """An empty book, in place of any other."""
-        for old in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-            old.unlink(missing_ok=True)
-        sqlite3.connect(path).executescript(SCHEMA).connection.close()
+        create(path)
         return cls(path)
 
     @classmethod
@@ -214,10 +185,6 @@ class Book:
         rows = self._db.execute("SELECT id, units, began, probe FROM leases WHERE state = 'open' ORDER BY id")
         return [OpenLease(*row) for row in rows]
 
-    def is_open(self, lease: int) -> bool:
-        row = self._db.execute("SELECT 1 FROM leases WHERE id = ? AND state = 'open'", (lease,)).fetchone()
-        return row is not None
-
     def held(self, lease: int) -> dict[str, int]:
         """Unit → the tries that failed on our side before, of the units that this lease still holds."""
         rows = self._db.execute("SELECT unit, tries FROM units WHERE lease = ? AND state = 1", (lease,))
@@ -226,6 +193,9 @@ class Book:
     def settle(self, lease: int, settlement: Settlement, end: End = "done") -> int:
         """Ends a lease, once, and returns how many units it completed. One that was given up as lost may be settled
         again by what it brings late: no unit is its own any more, and what it cost takes the place of what was booked.
+
+        A failure is a try of a unit that was alone; of several, nobody knows which one it was: they go on in smaller
+        company, as after a death.
         """
         with self.writing() as db:
             row = db.execute("SELECT state FROM leases WHERE id = ?", (lease,)).fetchone()
@@ -235,7 +205,8 @@ class Book:
                     db.execute("UPDATE leases SET state = 'done' WHERE id = ?", (lease,))
                 return 0
             where = "WHERE lease = ? AND state = 1"
-            if len(settlement.done) == db.execute(f"SELECT count(*) FROM units {where}", (lease,)).fetchone()[0]:
+            held = db.execute(f"SELECT count(*) FROM units {where}", (lease,)).fetchone()[0]
+            if len(settlement.done) == held:
                 done = db.execute(f"UPDATE units SET state = 2 {where}", (lease,)).rowcount
             else:
                 one = "UPDATE units SET state = {}, tries = tries + {} WHERE lease = ? AND state = 1 AND unit = ?"
@@ -243,17 +214,20 @@ class Book:
                 done = db.executemany(one.format(DONE, 0), pairs).rowcount if pairs else 0
                 pairs = [(lease, bytes.fromhex(unit)) for unit in settlement.again]
                 db.executemany(one.format(PLANNED, 1), pairs)
-                db.execute(f"UPDATE units SET state = 0, deaths = deaths + ? {where}", (int(end == "died"), lease))
+                tries = int(end == "failed" and held == 1)
+                deaths = int(end in ("failed", "died")) - tries
+                counted = f"state = 0, tries = tries + {tries}, deaths = deaths + {deaths}"
+                db.execute(f"UPDATE units SET {counted} {where}", (lease,))
             seq = _count(db, "committed", done)
             db.execute("UPDATE leases SET state = ?, reserved = 0, seq = ? WHERE id = ?", (end, seq, lease))
             _book(db, lease, settlement.spent)
             _tally(db, settlement.tallied)
             return done
 
-    def worn(self, deaths: int) -> tuple[Planned, ...]:
-        """Units that wait although so many workers died over them."""
-        columns = "SELECT position, unit, task, replica FROM units"
-        return _planned(self._db.execute(f"{columns} WHERE state = 0 AND deaths >= ?", (deaths,)))
+    def worn(self, tries: int, deaths: int) -> tuple[Planned, ...]:
+        """Units that wait although so many tries of them failed, or so many workers died over them."""
+        columns, worn = "SELECT position, unit, task, replica FROM units", "state = 0 AND (tries >= ? OR deaths >= ?)"
+        return _planned(self._db.execute(f"{columns} WHERE {worn}", (tries, deaths)))
 
     def committed(self) -> int:
         return int(self.get("committed") or 0)  # type: ignore[arg-type]
@@ -295,13 +269,13 @@ class Book:
     def shards(self) -> list[int]:
         return [number for (number,) in self._db.execute("SELECT number FROM shards ORDER BY number")]
 
-    def seen(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Which of these contents an earlier shard has accepted."""
-        found = set()
+    def seen(self, keys: Sequence[bytes]) -> dict[bytes, int]:
+        """Which of these contents were accepted before, each with the last shard that did."""
+        found: dict[bytes, int] = {}
         for start in range(0, len(keys), 500):
             part = keys[start : start + 500]
             marks = ", ".join("?" * len(part))
-            found |= {row[0] for row in self._db.execute(f"SELECT key FROM seen WHERE key IN ({marks})", part)}
+            found.update(self._db.execute(f"SELECT key, shard FROM seen WHERE key IN ({marks})", part))
         return found
 
     def shelve(self, number: int, rows: int, keys: Iterable[bytes], moved: Sequence[Tallied]) -> None:
@@ -310,7 +284,8 @@ class Book:
         with self.writing() as db:
             if db.execute("INSERT OR IGNORE INTO shards VALUES (?, ?)", (number, rows)).rowcount == 0:
                 return
-            db.executemany("INSERT OR IGNORE INTO seen VALUES (?)", ((key,) for key in keys))
+            # REPLACE: what only a suspect shard had accepted is now this one's.
+            db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", ((key, number) for key in keys))
             _tally(db, moved)
 
     def spent_leases(self, first: int, stop: int, upto: int) -> list[int]:
@@ -339,16 +314,21 @@ class Book:
         rows = self._db.execute(found, (last,))
         return [(probe, name, bool(off), detail, seq, at) for probe, name, off, detail, seq, at in rows]
 
-    def suspect(self, after_seq: int, upto_seq: int, why: str) -> None:
+    def suspect(self, after_seq: int, why: str, key: str, value: JsonValue) -> None:
+        """Makes suspect what was done since `after_seq` units were, and what will be under leases that are out; keeps a
+        setting in the same transaction."""
         with self.writing() as db:
-            db.execute("INSERT INTO suspects VALUES (?, ?, ?)", (after_seq, upto_seq, why))
+            upto = db.execute("SELECT coalesce(max(id), 0) FROM leases").fetchone()[0]
+            db.execute("INSERT INTO suspects VALUES (?, ?, ?)", (after_seq, upto, why))
+            _put(db, key, value)
 
     def suspect_positions(self, first: int, stop: int) -> str | None:
-        """Why a stretch of the plan is suspect: some of its units were done between a good look and an alarm."""
+        """Why a stretch of the plan is suspect: some of its units were done after a good look, under leases from before
+        the alarm."""
         row = self._db.execute(
             "SELECT why FROM suspects WHERE EXISTS (SELECT 1 FROM leases JOIN units ON units.lease = leases.id "
             "WHERE units.position >= ? AND units.position < ? AND units.state = 2 "
-            "AND leases.seq > suspects.after_seq AND leases.seq <= suspects.upto_seq) LIMIT 1",
+            "AND leases.seq > suspects.after_seq AND leases.id <= suspects.upto_lease) LIMIT 1",
             (first, stop),
         ).fetchone()
         return None if row is None else str(row[0])

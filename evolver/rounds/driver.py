@@ -7,7 +7,8 @@ settled as if its worker had reported, one that did not is booked by its journal
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from evolver.rounds.attempts import Attempts
 from evolver.rounds.book import NANO, Book, End
 from evolver.rounds.folder import Round
 from evolver.rounds.governor import Breaker, Purse, Window
-from evolver.rounds.manifest import FIRST, Closed, Suspect, root_of
+from evolver.rounds.manifest import FIRST, Closed, Suspect, closing
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.rows import Origin, infra_row, table_of
 from evolver.rounds.settling import Came, lost, probed, settlement
@@ -33,14 +34,17 @@ Tell = Callable[[int, int, dict[str, JsonValue]], None]
 @dataclass(frozen=True)
 class Rules:
     """How a round is driven. `unit_nusd` is the most that one unit can cost, `probe_nusd` the most that each probe can
-    (nothing where it is not named), `cap_nusd` the most that the round may.
+    (nothing where it is not named), `cap_nusd` the most that the round may. A call whose
+    cost nobody knows is taken to have cost `call_nusd`.
 
-    A unit is given up as `infra` after `tries` failures on our side, or the deaths of `deaths` workers.
+    A unit is given up as `infra` after `tries` failures on our side, or the deaths of `deaths` workers; after as many
+    of one look, in a row, the round stops.
     """
 
     lease_units: int = 1
     deadline_s: float = 3_600.0
     unit_nusd: int = 0
+    call_nusd: int = 0
     probe_nusd: Mapping[Probe, int] = field(default_factory=dict)
     cap_nusd: int | None = None
     tries: int = 3
@@ -60,6 +64,7 @@ class Driver:
     clock: Callable[[], float] = time.monotonic
     _out: dict[int, tuple[Lease, float]] = field(default_factory=dict, init=False)
     _unpaid: Probe | None = field(default=None, init=False)  # is due, and there is no money for it now
+    _unseen: Counter[tuple[Probe, bool]] = field(default_factory=Counter, init=False)  # in a row; by death, or failure
     _beat: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +109,9 @@ class Driver:
         """Settles what the last driver left open. Its workers are dead, or may no longer commit."""
         self.attempts.sweep()
         for lease in self.book.open_leases():
-            if lease.probe is None and self.attempts.has(lease.id):
+            if lease.probe is not None:
+                self._probed(lease.probe, lease.id, None)
+            elif self.attempts.has(lease.id):
                 self._settle(lease.id)
             else:
                 self._lose(lease.id, "lost")
@@ -112,6 +119,7 @@ class Driver:
             if self.attempts.has(lease_id):
                 self._settle(lease_id)  # a late one; those that counted before are no change
         self.round.compactor.recover()
+        self._mark(range(self.round.compactor.next))
         self._compact()
         first, _ = self.round.compactor.bounds(self.round.compactor.next)
         needed = set(self.book.spent_leases(first, self.round.manifest.opened.units, first))
@@ -129,14 +137,14 @@ class Driver:
             probe = self.watch.due(calls, final=final)
             if probe is not None:
                 cost = self.rules.probe_nusd.get(probe, 0)
-                if not self.purse.covers(cost, self.book.cost().nusd, self.book.reserved()):
+                if not self.purse.covers(cost, self._spent(), self.book.reserved()):
                     self._unpaid = probe
                     return
                 self.watch.begun(probe, calls)
                 self._submit(Lease(self.book.claim_probe(probe, cost), probe=probe))
                 continue
             most = self.rules.lease_units if not self.breaker.tripped else 1
-            most = self.purse.units(self.book.cost().nusd, self.book.reserved(), most)
+            most = self.purse.units(self._spent(), self.book.reserved(), most)
             claimed = self.book.claim(most, below, self.rules.unit_nusd) if most > 0 else None
             if claimed is None:
                 return
@@ -157,17 +165,24 @@ class Driver:
             raise Alarm(self.watch.alarm)
         if self.crew.alive == 0:
             raise NotReady("no worker is left, and none can be had: see to the machines and run the same command again")
-        spent = self.book.cost().nusd
+        spent = self._spent()
         if self._unpaid is not None:
             self._stop_at_cap(spent, f"a look at the {self._unpaid}", self.rules.probe_nusd[self._unpaid])
         if not self.purse.units(spent, 0, 1) and self.book.waiting():
             self._stop_at_cap(spent, "one more unit", self.rules.unit_nusd)
 
+    def _spent(self) -> int:
+        """Nano-dollars, with calls of unknown cost at their worst: a cap holds for them too."""
+        cost = self.book.cost()
+        return cost.nusd + cost.unknown * self.rules.call_nusd
+
     def _stop_at_cap(self, spent: int, what: str, cost: int) -> NoReturn:
         self._compact()
         cap = (self.rules.cap_nusd or 0) / NANO
+        unknown = self.book.cost().unknown
+        most = f" ({unknown:,} calls of unknown cost taken at their most)" if unknown else ""
         raise BudgetSpent(
-            f"${spent / NANO:,.4f} of ${cap:,.4f} are spent, and {what} may cost ${cost / NANO:,.4f}: "
+            f"${spent / NANO:,.4f} of ${cap:,.4f} are spent{most}, and {what} may cost ${cost / NANO:,.4f}: "
             "raise cost_usd and run the same command again"
         )
 
@@ -185,25 +200,46 @@ class Driver:
             self.window.heard(came.report.throttled, came.report.asked_s, began)
         if lease.probe is not None:
             self._probed(lease.probe, lease.id, came.report if isinstance(came, Finished) else None)
+            self._stop_unseen(lease.probe, came)
         elif self.attempts.has(lease.id):
             if not self._settle(lease.id):
                 self.attempts.drop(lease.id)
         else:
-            died = isinstance(came, Lost) and came.died
-            self._lose(lease.id, "died" if died else "lost")
-            for _ in lease.units if not died else ():
-                self.breaker.heard(sound=False)
-            self._give_up_worn(came.why if isinstance(came, Lost) else "its worker left no rows")
+            self._failed(lease, came)
         self._compact()
 
     def _probed(self, probe: Probe, lease_id: int, report: Report | None) -> None:
-        self.book.settle(lease_id, probed(self.attempts.spent(lease_id)))
-        self.attempts.drop(lease_id)
+        """What it says is kept before its lease is ended: a driver that finds that open looks again."""
         if report is None:
             self.watch.again(probe)
+        else:
+            self.watch.probed(report.findings, self.book.committed())
+            self._alarmed()
+        self.watch.save()
+        self.book.settle(lease_id, probed(self.attempts.spent(lease_id)))
+        self.attempts.drop(lease_id)
+
+    def _stop_unseen(self, probe: Probe, came: Finished | Lost) -> None:
+        """Raises NotReady when an instrument can't be looked at, time after time: no round is closed without."""
+        if isinstance(came, Finished):
+            del self._unseen[probe, False], self._unseen[probe, True]
             return
-        self.watch.probed(report.findings, self.book.committed())
-        self._alarmed()
+        self._unseen[probe, came.died] += 1
+        n = self._unseen[probe, came.died]
+        if n >= (self.rules.deaths if came.died else self.rules.tries):
+            raise NotReady(
+                f"the look at the {probe} has failed {n} times, the last time: {came.why}; mend that and run the same "
+                "command again"
+            )
+
+    def _failed(self, lease: Lease, came: Finished | Lost) -> None:
+        """It left no rows. While the endpoint is down that is no failure of its units, unless calls were answered."""
+        died, why = (came.died, came.why) if isinstance(came, Lost) else (False, "its worker left no rows")
+        down = self.breaker.tripped and not self.attempts.spent(lease.id).calls
+        self._lose(lease.id, "died" if died else "lost" if down else "failed")
+        for _ in lease.units if not died else ():
+            self.breaker.heard(sound=False)
+        self._give_up_worn(why)
 
     def _settle(self, lease_id: int) -> int:
         """Settles a lease by the rows that it left; returns how many units that completed."""
@@ -223,51 +259,38 @@ class Driver:
         self.attempts.drop(lease_id)
 
     def _give_up_worn(self, why: str) -> None:
-        """What workers die over again and again is not played a further time: it is kept as `infra`."""
-        units = self.book.worn(self.rules.deaths)
+        """What workers fail or die over again and again is not played a further time: it is kept as `infra`."""
+        units = self.book.worn(self.rules.tries, self.rules.deaths)
         if not units:
             return
         lease, tasks = self.book.claim_these(units), self.book.tasks()
         origin = Origin(self.round.manifest.opened.capsule_id, "driver", f"a-{lease}", lease)
-        rows = [infra_row(u, origin, _about(tasks[u.task]), f"workers died over it: {why}", "") for u in units]
+        rows = [infra_row(u, origin, _about(tasks[u.task]), f"given up, the last time: {why}", "") for u in units]
         self.attempts.write(lease, table_of(rows))
         self._settle(lease)
 
     def _compact(self) -> None:
-        for shard in self.round.compactor.compact():
-            why = self.book.suspect_positions(*self.round.compactor.bounds(shard.number))
-            if why is not None:
-                self._mark((shard.number,), why)
+        self._mark([shard.number for shard in self.round.compactor.compact()])
 
     def _alarmed(self) -> None:
-        """Marks what was made since the instrument was last good; shards to come are marked as they are made."""
-        alarm = self.watch.alarm
-        if alarm is None:
-            return
-        upto = self.book.committed() + sum(len(lease.units) for lease, _ in self._out.values())
-        self.book.suspect(self.watch.good_until, upto, alarm)
-        made = [shard.number for shard in self.round.manifest.shards]
-        new = [n for n in made if n not in self.round.manifest.suspects]
-        found = [n for n in new if self.book.suspect_positions(*self.round.compactor.bounds(n))]
-        if found:
-            self._mark(tuple(found), alarm)
+        """Marks what is made already; shards to come are marked as they are made."""
+        if self.watch.alarm is not None:
+            self._mark(range(self.round.compactor.next))
 
-    def _mark(self, shards: tuple[int, ...], why: str) -> None:
-        self.round.manifest.append(Suspect(prev=FIRST, shards=shards, why=why, at=time.time()))
+    def _mark(self, shards: Iterable[int]) -> None:
+        """Says in the manifest which of these shards are suspect by the book, where it does not say so yet."""
+        found = defaultdict[str, list[int]](list)
+        for number in shards:
+            why = self.round.compactor.suspect(number)
+            if why is not None and number not in self.round.manifest.suspects:
+                found[why].append(number)
+        for why, numbers in found.items():
+            self.round.manifest.append(Suspect(prev=FIRST, shards=tuple(numbers), why=why, at=time.time()))
 
     def _close(self) -> Closed:
         manifest = self.round.manifest
         if manifest.closed is None:
-            shards = manifest.shards
-            manifest.append(
-                Closed(
-                    prev=FIRST,
-                    root=root_of(shards),
-                    rows=sum(shard.rows for shard in shards),
-                    accepted=sum(shard.accepted for shard in shards),
-                    at=time.time(),
-                )
-            )
+            manifest.append(closing(manifest.shards))
         assert manifest.closed is not None
         return manifest.closed
 

@@ -1,7 +1,8 @@
 """The manifest of a round: the only list of what belongs to it, each line sealed by the hash of the line before it.
 
 The first line names the plan; then shards, suspicions and in the end the root hash of the whole data set. A line that a
-crash cut off was never there; any other change of a line, or a missing one, is found.
+crash cut off was never there. A change of any line but the last is found, and so is one that is missing between others;
+the last line is sealed by none, and a manifest without it looks like that of a round which was stopped there.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -159,6 +161,12 @@ class Manifest:
         self.lines.append(line)
         self._last = hashlib.sha256(data).hexdigest()
         self._end += len(data)
+
+
+def closing(shards: Sequence[Shard]) -> Closed:
+    """The line that closes a round of these shards."""
+    rows, accepted = sum(shard.rows for shard in shards), sum(shard.accepted for shard in shards)
+    return Closed(prev=FIRST, root=root_of(shards), rows=rows, accepted=accepted, at=time.time())
 
 
 def root_of(shards: Sequence[Shard]) -> str:

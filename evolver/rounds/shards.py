@@ -65,6 +65,10 @@ class Compactor:
             if shard.number not in known:
                 self._shelve(shard, pq.read_table(self.folder / shard.file, partitioning=None))
 
+    def suspect(self, number: int) -> str | None:
+        """Why a shard that is made is suspect, if it is."""
+        return self._book.suspect_positions(*self.bounds(number))
+
     def compact(self) -> list[Shard]:
         """Makes every shard that can be made now, and lets go of the attempts that are in shards as a whole."""
         made = []
@@ -85,7 +89,7 @@ class Compactor:
                 number=number,
                 file=path.name,
                 rows=table.num_rows,
-                accepted=pc.sum(pc.equal(table["verdict"], "accepted")).as_py() or 0,
+                accepted=_accepted(table),
                 bytes=part.stat().st_size,
                 sha256=sha256,
                 content=content_of(table),
@@ -115,12 +119,15 @@ class Compactor:
         return table
 
     def _judged(self, table: pa.Table) -> pa.Table:
-        """Rejects what says the same as an accepted row before it, in this shard or an earlier one."""
+        """Rejects what says the same as an accepted row before it, in this shard or an earlier one that is not
+        suspect."""
         keys, verdicts = table["sameness"].to_pylist(), table["verdict"].to_pylist()
         open_ = [bool(key) and verdict == "accepted" for key, verdict in zip(keys, verdicts, strict=True)]
         if not any(open_):
             return table
-        seen = self._book.seen([bytes.fromhex(k) for k, o in zip(keys, open_, strict=True) if o])
+        before = self._book.seen([bytes.fromhex(k) for k, o in zip(keys, open_, strict=True) if o])
+        left_out = {number for number in set(before.values()) if self.suspect(number)}
+        seen = {key for key, number in before.items() if number not in left_out}
         twice = []
         for key, is_open in zip(keys, open_, strict=True):
             raw = bytes.fromhex(key) if is_open else b""
@@ -170,9 +177,13 @@ def content_of(table: pa.Table) -> str:
     return digest.hexdigest()
 
 
+def _accepted(table: pa.Table) -> int:
+    return pc.sum(pc.equal(table["verdict"], "accepted")).as_py() or 0
+
+
 def check_shard(path: Path, shard: Shard, *, thorough: bool) -> None:
     """Raises UsageError unless the file is there, as long as it was and readable to its footer; `thorough` reads all of
-    it and compares bytes and content."""
+    it and compares bytes, content and what it accepts."""
     try:
         size = path.stat().st_size
         with pq.ParquetFile(path) as file:
@@ -184,7 +195,10 @@ def check_shard(path: Path, shard: Shard, *, thorough: bool) -> None:
             f"shard {shard.number} ({path}) is not what the manifest says: {size} bytes and {rows} rows, expected "
             f"{shard.bytes} and {shard.rows}; restore it from a copy"
         )
-    if thorough and (sha256_of(path) != shard.sha256 or content_of(_columns(path)) != shard.content):
+    if not thorough:
+        return
+    table = _columns(path)
+    if (sha256_of(path), content_of(table), _accepted(table)) != (shard.sha256, shard.content, shard.accepted):
         raise UsageError(
             f"shard {shard.number} ({path}) has other bytes than the manifest says; restore it from a copy"
         )

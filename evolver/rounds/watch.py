@@ -37,7 +37,8 @@ class Alarm(UsageError):
 
 class Known(Record):
     """All that the watch has learned so far. `long_tokens` is where a unit begins to be long; `firsts` are the tokens
-    of the units that tell."""
+    of the units that tell. `good_until` is how many units were done when what raised the alarm was last known to be
+    right."""
 
     charts: dict[str, Chart] = Field(default_factory=dict)
     asked: dict[str, int] = Field(default_factory=dict)
@@ -57,8 +58,8 @@ class Schedule:
 
 
 class Watch:
-    """Hears findings and units; `alarm` says what is off, and `good_until` how many units were done when it was last
-    known to be right."""
+    """Hears findings and units; `alarm` says what is off. The transaction that keeps it makes suspect what was done
+    since that was last known to be right."""
 
     def __init__(self, book: Book, schedule: Schedule, units: int) -> None:
         self._book, self._schedule, self._units = book, schedule, units
@@ -69,10 +70,6 @@ class Watch:
     @property
     def alarm(self) -> str | None:
         return self.known.alarm
-
-    @property
-    def good_until(self) -> int:
-        return self.known.good_until
 
     def due(self, calls: int, *, final: bool = False) -> Probe | None:
         """The probe that is to be made before the next unit, if any, after so many calls of the round. `final`: each
@@ -165,8 +162,9 @@ class Watch:
 
     def _raise(self, name: str, why: str, good: int) -> None:
         if self.known.alarm is None:
-            self._learn({"alarm": f"{name} has drifted ({why})", "good_until": good})
-            self.save()
+            alarm = f"{name} has drifted ({why})"
+            self._learn({"alarm": alarm, "good_until": good})
+            self._book.suspect(good, alarm, KEY, self.known.model_dump(mode="json"))
 
     def _learn(self, update: Mapping[str, object]) -> None:
         self.known = self.known.model_copy(update=update)

@@ -18,8 +18,9 @@ from evolver.rounds.folder import Plan, Round
 from evolver.rounds.manifest import Closed
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.rows import ROW, Again
+from evolver.rounds.settling import Came, settlement
 from evolver.rounds.watch import Schedule, Watch
-from evolver.testing.rounds import NoopSpec, NoopWorker, noop_rows
+from evolver.testing.rounds import COST, NoopSpec, NoopWorker, noop_rows
 
 CAPSULE = "c" * 64
 TASKS = [TaskRef(f"task-{n}", f"{n:064d}") for n in range(7)]
@@ -73,6 +74,18 @@ def changed(rows: pa.Table, column: str, values: Sequence[object]) -> pa.Table:
 
 def opened(path: Path, plan: Plan | None = None) -> Round:
     return Round.open(path, plan or a_plan())
+
+
+def claimed(round_: Round, most: int = 4) -> Lease:
+    found = round_.book.claim(most, round_.manifest.opened.units, COST.nusd)
+    assert found is not None
+    return Lease(*found)
+
+
+def settled(round_: Round, lease: Lease) -> int:
+    """Settles a lease by its rows; how many units that completed."""
+    came = Came.of(round_.attempts.summary(lease.id))
+    return round_.book.settle(lease.id, settlement(came, round_.book.held(lease.id), 3))
 
 
 def driven(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import random
 import signal
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,8 +18,8 @@ from evolver.protocols import Lease, Planned
 from evolver.rounds.attempts import Attempts
 from evolver.rounds.book import Book, Cost
 from evolver.rounds.driver import Rules
-from evolver.rounds.folder import BOOK, Round
-from evolver.rounds.manifest import Manifest
+from evolver.rounds.folder import BOOK, PLAN, Round
+from evolver.rounds.manifest import FILE, Closed, Manifest, Opened, Shard, closing
 from evolver.rounds.plan import TaskRef, planned, unit_id
 from evolver.rounds.reader import check_round, files
 from evolver.rounds.rows import Limits
@@ -26,7 +28,7 @@ from evolver.rounds.shards import Compactor
 from evolver.rounds.view import read_round
 from evolver.testing.rounds import COST, noop_rows
 from tests.evolver.round_killed import start
-from tests.evolver.rounds import CAPSULE, TASKS, Spec, a_plan, changed, driven, opened
+from tests.evolver.rounds import CAPSULE, TASKS, Spec, a_plan, changed, claimed, driven, opened, settled
 
 N = 40
 BEAT: JsonValue = {"at": 5_100.0, "out": 0, "paused": False}
@@ -34,17 +36,6 @@ BEAT: JsonValue = {"at": 5_100.0, "out": 0, "paused": False}
 
 def units_in(path: Path) -> list[str]:
     return [unit for file in files(path, suspect=True) for unit in pq.read_table(file)["unit"].to_pylist()]
-
-
-def claimed(round_: Round, most: int = 4) -> Lease:
-    found = round_.book.claim(most, N, COST.nusd)
-    assert found is not None
-    return Lease(*found)
-
-
-def settled(round_: Round, lease: Lease) -> int:
-    came = Came.of(round_.attempts.summary(lease.id))
-    return round_.book.settle(lease.id, settlement(came, round_.book.held(lease.id), 3))
 
 
 def test_a_round_keeps_every_planned_unit_once_and_says_what_it_took(tmp_path: Path) -> None:
@@ -246,6 +237,14 @@ def test_a_start_is_noted_with_what_was_done_before_it(tmp_path: Path) -> None:
     assert isinstance(start, dict) and start["done"] == 17
 
 
+def test_a_book_of_another_format_is_shown_and_not_gone_on_with(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    sqlite3.connect(tmp_path / BOOK).execute("PRAGMA user_version = 0").connection.close()
+    with pytest.raises(UsageError, match=r"book of format 0, and this version writes 1.*start another round"):
+        opened(tmp_path)
+    assert read_round(tmp_path).planned == N
+
+
 def test_a_round_s_path_may_hold_what_a_uri_may_not(tmp_path: Path) -> None:
     path = tmp_path / "r#1?mode=ro%20"
     opened(path).close()
@@ -295,6 +294,22 @@ def test_a_unit_over_which_workers_die_is_set_apart_alone(tmp_path: Path) -> Non
     assert read_round(tmp_path).rejections == {"infra": 1}
 
 
+def test_g38_g44_a_unit_that_no_worker_gets_through_is_set_apart_alone_after_its_tries(tmp_path: Path) -> None:
+    """Nobody knows which of four it is: only what fails alone fails by itself."""
+    tried: list[int] = []
+
+    def fails(lease: Lease) -> None:
+        if any(unit.position == 7 for unit in lease.units):
+            tried.append(len(lease.units))
+            raise OSError("too many processes")
+
+    closed = driven(tmp_path, Spec(tmp_path, fails), Rules(lease_units=4, tries=3))
+    assert (closed.rows, closed.accepted) == (N, N - 1) and tried == [4, 2, 1, 1, 1]
+    assert read_round(tmp_path).rejections == {"infra": 1}
+    table = pq.read_table(files(tmp_path)[0])
+    assert table["why"].to_pylist()[7] == "given up, the last time: OSError: too many processes"
+
+
 def test_g43_no_more_shards_are_open_than_a_few_however_slow_one_unit_is(tmp_path: Path) -> None:
     round_ = opened(tmp_path, a_plan(units=400, shard_units=10))
     compactor: Compactor = round_.compactor
@@ -337,3 +352,49 @@ def test_a_manifest_that_was_changed_is_refused_and_one_that_was_cut_off_goes_on
                             if change == "edit" else [*lines[:1], *lines[2:]]))  # fmt: skip
     with pytest.raises(UsageError, match="does not follow"):
         Manifest.of(tmp_path)
+
+
+Lines = list[Opened | Shard | Closed]
+
+
+def last(update: dict[str, object], keep: int | None = None) -> Callable[[Lines], Lines]:
+    """The first `keep` lines, of which the last says something else."""
+    return lambda lines: [*lines[:keep][:-1], lines[:keep][-1].model_copy(update=update)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (last({"root": "0" * 64}), r"closing line does not fit the shards \(root\)"),
+        (last({"rows": N - 1}), r"closing line does not fit the shards \(rows\)"),
+        (last({"accepted": N - 1}), r"closing line does not fit the shards \(accepted\)"),
+        (last({"accepted": 9}, keep=-1), "shard 3 .* other bytes than the manifest says"),
+        (last({"plan_sha256": "0" * 64}, keep=1), "plan.parquet is not the plan that the manifest names"),
+        (lambda lines: [*lines[:2], *lines[3:]], "expected shard 1, found shard 2"),
+        (lambda lines: [*lines[:3], *lines[2:]], "expected shard 2, found shard 1"),
+        (lambda lines: [*lines[:-2], closing(lines[1:-2])], r"does not fit the shards \(units\)"),
+    ],
+)
+def test_a_manifest_whose_seals_are_in_order_must_fit_plan_and_shards(
+    tmp_path: Path, change: Callable[[Lines], Lines], said: str
+) -> None:
+    closed = driven(tmp_path)
+    assert check_round(tmp_path) == closed
+    lines = Manifest.of(tmp_path).lines
+    (tmp_path / FILE).unlink()
+    manifest = Manifest.of(tmp_path)
+    for line in change(lines):
+        manifest.append(line)
+    with pytest.raises(UsageError, match=said):
+        check_round(tmp_path)
+
+
+def test_a_plan_that_was_changed_is_found(tmp_path: Path) -> None:
+    driven(tmp_path)
+    with (tmp_path / PLAN).open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UsageError, match=r"plan\.parquet is not the plan"):
+        check_round(tmp_path)
+    (tmp_path / PLAN).unlink()
+    with pytest.raises(UsageError, match=r"plan\.parquet is not the plan"):
+        check_round(tmp_path)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evolver.errors import BudgetSpent
+from evolver.errors import BudgetSpent, NotReady
+from evolver.executors.crew import WorkerDied
 from evolver.protocols import Lease, Planned
+from evolver.rounds.attempts import Attempts
 from evolver.rounds.book import Cost
 from evolver.rounds.driver import Rules
 from evolver.rounds.governor import FIRST_PAUSE_S, Breaker, Purse, Window
@@ -18,7 +20,7 @@ from evolver.rounds.settling import Came, lost, settlement
 from evolver.rounds.view import read_round
 from evolver.rounds.watch import Schedule
 from evolver.testing.rounds import COST, noop_rows
-from tests.evolver.rounds import CAPSULE, Spec, changed, driven, opened
+from tests.evolver.rounds import CAPSULE, Spec, a_plan, changed, driven, opened
 
 N = 40  # units
 
@@ -113,6 +115,19 @@ def test_the_cap_holds_to_the_unit_whatever_is_under_way(tmp_path: Path) -> None
     assert read_round(tmp_path).spent_usd == pytest.approx(N * COST.nusd / 1e9)
 
 
+def test_e13_a_call_whose_cost_nobody_knows_is_taken_at_its_most(tmp_path: Path) -> None:
+    """Three tries timed out and may be billed: what they can have cost is not spent a second time."""
+    book = opened(tmp_path).book
+    claim = book.claim(4, 40, 0)
+    assert claim is not None
+    book.settle(claim[0], lost(Cost(calls=3, unknown=3)), "lost")
+    book.close()
+    rules = Rules(unit_nusd=COST.nusd, call_nusd=2 * COST.nusd, cap_nusd=17 * COST.nusd)
+    with pytest.raises(BudgetSpent, match=r"are spent \(3 calls of unknown cost taken at their most\), and one more"):
+        driven(tmp_path, rules=rules)
+    assert read_round(tmp_path).done == 17 - 3 * 2
+
+
 def test_a_round_that_has_passed_a_lower_cap_stops_at_once(tmp_path: Path) -> None:
     rules = Rules(lease_units=4, workers=3, unit_nusd=COST.nusd, cap_nusd=17 * COST.nusd)
     for cap in (17, 10):
@@ -137,7 +152,9 @@ def test_g44_an_outage_is_a_failure_of_the_unit_where_the_endpoint_answers() -> 
     unit = Planned(0, "0" * 64, 0, 0)
     table = changed(noop_rows(Lease(1, (unit,)), CAPSULE, "w", lambda unit: None), "again", ["outage"])
     silent = Came.of(changed(table, "calls", [0]))
-    for came, down, counts in ((silent, False, True), (silent, True, False), (Came.of(table), True, True)):
+    hanging = Came.of(changed(table, "nusd", [None]))  # tries that timed out: of unknown cost
+    cases = [(silent, False, True), (silent, True, False), (hanging, True, False), (Came.of(table), True, True)]
+    for came, down, counts in cases:
         for before in (0, 2):
             made = settlement(came, {came.units[0]: before}, 3, down=down)
             assert (len(made.again), len(made.done)) == ((1, 0) if counts and before == 0 else (0, int(counts)))
@@ -170,3 +187,44 @@ def test_g44_an_outage_of_the_endpoint_costs_no_unit(tmp_path: Path) -> None:
     rules = Rules(lease_units=1, tries=2, workers=1)
     closed = driven(tmp_path, spec, rules, clock=lambda: 100.0 * next(ticks))
     assert closed.accepted == N
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_g36_g44_what_fails_unpaid_while_the_endpoint_is_down_is_no_try(tmp_path: Path, paid: bool) -> None:
+    """The first ten leases fail; the breaker opens at the sixth. Four units fail once more, and are given up if that
+    cost anything: a round could pay for them for ever."""
+    leases: list[int] = []
+    ticks = itertools.count()
+
+    def fails(lease: Lease) -> None:
+        leases.append(lease.id)
+        if len(leases) <= 10:
+            if paid:
+                journal = Attempts.of(tmp_path).journal(lease.id)
+                journal.asked()
+                journal.answered(COST)
+                journal.close()
+            raise OSError("no machine")
+
+    rules, plan = Rules(lease_units=1, tries=2, workers=1), a_plan(units=6, shard_units=6)
+    closed = driven(tmp_path, Spec(tmp_path, fails), rules, plan, clock=lambda: 100.0 * next(ticks))
+    assert closed.accepted == (2 if paid else 6)
+    assert read_round(tmp_path).rejections == ({"infra": 4} if paid else {})
+
+
+@pytest.mark.parametrize(("error", "times"), [(OSError("no room"), 3), (WorkerDied("killed"), 5)])
+def test_a_look_that_fails_time_after_time_stops_the_round(tmp_path: Path, error: Exception, times: int) -> None:
+    looks: list[int] = []
+
+    def fails(lease: Lease) -> None:
+        if lease.probe is not None:
+            looks.append(lease.id)
+            if len(looks) <= most:
+                raise error
+
+    rules, schedule, most = Rules(lease_units=4, tries=3, deaths=5, workers=1), Schedule({"environment": 1_000}), times
+    with pytest.raises(NotReady, match=f"look at the environment has failed {times} times, the last time: .*{error}"):
+        driven(tmp_path, Spec(tmp_path, fails), rules, schedule=schedule)
+    assert len(looks) == times and read_round(tmp_path).done == 0
+    looks, most = [], times - 1
+    assert driven(tmp_path, Spec(tmp_path, fails), rules, schedule=schedule).rows == N

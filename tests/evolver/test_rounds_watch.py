@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
 import pytest
 
-from evolver.errors import UsageError
+from evolver.errors import BudgetSpent, UsageError
 from evolver.protocols import Finding, Lease, Probe, Report
+from evolver.rounds.book import Book
 from evolver.rounds.drift import Chart, Settings, upper_share
 from evolver.rounds.driver import Driver, Rules
-from evolver.rounds.manifest import Manifest
-from evolver.rounds.reader import files
+from evolver.rounds.folder import BOOK
+from evolver.rounds.manifest import FILE, Manifest
+from evolver.rounds.reader import check_round, files
+from evolver.rounds.start import Wanted, generate, settings_of
 from evolver.rounds.view import read_round
 from evolver.rounds.watch import LENIENT, Alarm, Schedule, Watch
+from evolver.testing.rounds import COST, noop_rows
 from tests.evolver.drifting import CALLS, DRIFTS, Drift, after, simulated
-from tests.evolver.rounds import Spec, driven, opened
+from tests.evolver.round_capsule import write_made_capsule
+from tests.evolver.rounds import CAPSULE, Spec, changed, claimed, driven, opened, settled
+
+STALE = Finding("environment", "image", True, "sha256:b, pinned sha256:a", at_once=True)
 
 
 @pytest.mark.parametrize("drift", DRIFTS, ids=lambda drift: drift.what)
@@ -87,13 +95,35 @@ def test_what_is_known_outlives_the_driver(tmp_path: Path) -> None:
     round_.close()
 
 
+def test_a_look_that_was_under_way_when_the_driver_was_killed_is_made_again_and_booked(tmp_path: Path) -> None:
+    """The last one: every unit is played, and without it the round is not closed."""
+    spec, schedule = Spec(tmp_path), Schedule({"judge": 1_000})
+    short = Rules(lease_units=4, unit_nusd=COST.nusd, probe_nusd={"judge": 5_000}, cap_nusd=40 * COST.nusd + 4_999)
+    with pytest.raises(BudgetSpent, match="a look at the judge"):
+        driven(tmp_path, spec, short, schedule=schedule)
+    round_ = opened(tmp_path)
+    watch = Watch(round_.book, schedule, 40)
+    watch.begun("judge", round_.book.cost("kept").calls)
+    watch.save()
+    journal = round_.attempts.journal(round_.book.claim_probe("judge", 0))
+    journal.asked()
+    journal.answered(COST)
+    journal.close()
+    round_.close()
+    before = len(spec.worked)
+    assert driven(tmp_path, spec, schedule=schedule).rows == 40
+    assert len(spec.worked) == before + 1
+    book = Book.read(tmp_path / BOOK)
+    assert book.cost("probe") == COST and book.cost("lost").calls == 0
+    book.close()
+
+
 # --- what an alarm does to a round ----------------------------------------------------------------------------------
 
 
 def alarmed(path: Path) -> str:
     """A round of 40 units whose image is another one from the second look on."""
-    import asyncio
-    from dataclasses import dataclass, field
+    from dataclasses import dataclass, field, replace
 
     from evolver.executors.local import LocalCrew
     from tests.evolver.rounds import Player
@@ -107,9 +137,7 @@ def alarmed(path: Path) -> str:
             if lease.probe is None:
                 return await self.inner.work(lease)
             self.looks.append(lease.id)
-            off = len(self.looks) > 1
-            found = Finding("environment", "image", off, "sha256:b, pinned sha256:a", at_once=True)
-            return Report(lease.id, "w", findings=(found,))
+            return Report(lease.id, "w", findings=(replace(STALE, off=len(self.looks) > 1),))
 
         async def aclose(self) -> None:
             return None
@@ -140,12 +168,77 @@ def test_g40_g41_an_alarm_stops_the_round_and_what_came_since_the_last_good_look
     assert set(Manifest.of(tmp_path).suspects) == {0, 1}
     assert files(tmp_path) == [] and len(files(tmp_path, suspect=True)) == 2
     assert view.accepted == 20 and view.usable == 0
-    round_ = opened(tmp_path)
-    watch = Watch(round_.book, Schedule(), 40)
-    with pytest.raises(UsageError, match="environment has drifted"):
-        raise Alarm(watch.alarm or "")
-    watch.forgive("the image was built anew")
-    round_.close()
+    forgive(tmp_path)
     driven(tmp_path)
     view = read_round(tmp_path)
     assert (view.state, view.done, view.accepted, view.usable) == ("complete", 40, 40, 20)
+
+
+def forgive(path: Path) -> None:
+    book = Book(path / BOOK)
+    Watch(book, Schedule(), 40).forgive("the image was built anew")
+    book.close()
+
+
+def test_g31_g41_an_alarm_that_the_driver_did_not_live_to_tell_makes_suspect_what_it_must_and_no_more(
+    tmp_path: Path,
+) -> None:
+    """Of four shards whose rows say the same, one is made and the rows of one are not settled when the alarm is raised.
+    Neither is trusted, nor keeps a later row from being the first of its kind."""
+    round_ = opened(tmp_path)
+
+    def played(*, settle: bool = True) -> None:
+        lease = claimed(round_, 10)
+        same = [f"{unit.position % 10:064x}" for unit in lease.units]
+        round_.attempts.write(lease.id, changed(noop_rows(lease, CAPSULE, "w"), "sameness", same))
+        if settle:
+            assert settled(round_, lease) == 10
+            round_.compactor.compact()
+
+    played()
+    played(settle=False)
+    Watch(round_.book, Schedule(), 40).probed([STALE], 10)
+    round_.close()  # killed before the manifest says so
+    forgive(tmp_path)
+    round_ = opened(tmp_path)
+    played()
+    played()
+    round_.close()
+    assert driven(tmp_path).accepted == 30
+    view = read_round(tmp_path)
+    assert set(Manifest.of(tmp_path).suspects) == {0, 1}
+    assert view.usable == 10 and view.rejections == {"duplicate": 10}
+
+
+def test_a_suspicion_that_was_cut_off_the_manifest_s_end_is_told_again_by_the_next_driver(tmp_path: Path) -> None:
+    alarmed(tmp_path)
+    path = tmp_path / FILE
+    *lines, last = path.read_text().splitlines(keepends=True)
+    assert '"kind":"suspect"' in last
+    path.write_text("".join(lines))
+    assert check_round(tmp_path) is None and len(files(tmp_path)) == 2  # a manifest alone can't show it
+    forgive(tmp_path)
+    driven(tmp_path)
+    assert set(Manifest.of(tmp_path).suspects) == {0, 1}
+
+
+def test_a_round_that_an_alarm_stopped_goes_on_with_what_was_mended_alone(tmp_path: Path) -> None:
+    """There is no money for a unit, so a round that goes on says that."""
+    capsule, out = write_made_capsule(tmp_path / "capsule", "beta1", "local"), tmp_path / "round"
+
+    def said(after_alarm: str) -> str:
+        settings = settings_of(["cost_usd=0", "probe_every=0", f"after_alarm={after_alarm}"])
+        with pytest.raises((UsageError, BudgetSpent)) as stopped:
+            asyncio.run(generate(Wanted(capsule, "train", out, 40, settings=settings), lambda *told: None, str))
+        return str(stopped.value)
+
+    assert "raise cost_usd" in said("")
+    book = Book(out / BOOK)
+    Watch(book, Schedule(), 40).probed([STALE], 0)
+    for nothing in ("", " "):
+        assert "stopped by an alarm: environment has drifted (image: sha256:b" in said(nothing)
+        assert read_round(out).state == "alarm"
+    assert "raise cost_usd" in said("the image was built anew")
+    assert read_round(out).why == ""
+    assert str(book.get("forgiven-0")).endswith("pinned sha256:a): the image was built anew")
+    book.close()
