@@ -11,8 +11,16 @@ class UsageError(Exception):
     """Bad input: one line that names it and says what to do. The command exits with 2."""
 
 
+class RequestRefused(UsageError):
+    """A model refuses a request: this one (too long, filtered), or whatever it is asked (key, address)."""
+
+
 class NotReady(Exception):
     """The machine lacks something (Docker, an image, a key): one line with the command that mends it. Exit code 3."""
+
+
+class JudgeSilent(NotReady):
+    """The judge does not answer. What it was to grade is on record, and is graded when it does."""
 
 
 class BudgetSpent(Exception):

@@ -1,0 +1,31 @@
+"""Whether a refused request is refused for what it asks: then the endpoint still answers one that asks other things."""
+
+from __future__ import annotations
+
+from evolver.errors import Blamed, UsageError
+from evolver.protocols import Model, Privileged, Request
+from evolver.records import Completion, Message, Text
+from harnesses.harness import Sampling
+
+QUESTION = "What is 17 * 23? Reply with the number alone."
+ANSWER_TOKENS = 16
+
+
+async def neutral_answer(model: Model | Privileged) -> Completion | None:
+    """The reply to a short question that has nothing to do with any task; None where that is not answered either."""
+    if isinstance(model, Privileged):
+        return None
+    try:
+        return await model.complete(short_request(QUESTION, ANSWER_TOKENS))
+    except (Blamed, UsageError):
+        return None
+
+
+def short_request(text: str, most_tokens: int) -> Request:
+    """A question without tools and pictures at temperature 0."""
+    return Request(
+        messages=(Message(role="user", parts=(Text(text=text),)),),
+        tools=(),
+        sampling=Sampling(temperature=0.0, max_tokens=most_tokens),
+        seed=0,
+    )
