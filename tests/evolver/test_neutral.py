@@ -68,7 +68,11 @@ async def test_hidden_edits_are_judged_like_others_and_looked_at_by_no_author(tm
     assert [d.candidate_id for d in population.neutrals] == [c.id for c in hidden]
     assert all(d.looks for d in population.neutrals)
     told = evidence_of(lab)
-    assert "neutral" not in told.summary + "".join(map(str, told.files)) + b"".join(told.files.values()).decode()
+    text = told.summary + "".join(told.files) + b"".join(told.files.values()).decode()
+    marks = {c.name: (c.name, c.id, c.harness_id[:8], c.manifest.why) for c in population.candidates}
+    assert [mark for c in hidden for mark in marks[c.name] if mark in text] == []
+    shown = [c for c in population.candidates if c.author == "structured"]
+    assert shown and all(any(mark in text for mark in marks[c.name]) for c in shown), "others are told of"
     assert {c.author for c in hidden} == {"human"} and not any("neutral" in c.name + c.manifest.why for c in hidden)
     assert sum(c.author == "structured" for c in population.candidates) == 2
 

@@ -14,7 +14,7 @@ import pytest
 
 from harnesses.edit import with_changes
 from harnesses.library import Library, UnknownHarness
-from harnesses.tree import SEEDS, HarnessError, Tree, read_tree, seed_path, tree_files
+from harnesses.tree import SEEDS, HarnessError, Tree, read_archive, read_tree, seed_path, tree_files
 
 WRITER = """
 import sys
@@ -227,3 +227,13 @@ def test_e12_killed_at_random_points_it_resumes_to_the_same_commits(tmp_path: Pa
     subprocess.run((sys.executable, "-c", WRITER, str(path), "25"), capture_output=True, check=True)
     assert Library(path).lineage("beta1")[1:] == lines.split()
     assert git(path, "for-each-ref") == git(whole, "for-each-ref")
+
+
+def test_an_archive_holds_a_harness_as_it_is_whatever_its_files_say_of_archives(library: Library) -> None:
+    """`git archive` leaves out, and rewrites, what a .gitattributes names."""
+    tree = tree_files(library.get("beta1"))
+    tree["files/.gitattributes"] = b"notes.md export-ignore\n*.sh text eol=crlf\n*.txt export-subst\n"
+    tree |= {"files/notes.md": b"kept", "files/run.sh": b"#!/bin/sh\ntrue\n", "files/v.txt": b"$Format:%H$\n"}
+    odd = library.add(Tree(tree, {"files/run.sh"}), name="odd")
+    packed = library.archive("odd")
+    assert read_archive(packed).id == odd and library.archive(odd) == packed
