@@ -256,7 +256,7 @@ class Finding:
 @dataclass(frozen=True)
 class Report:
     """What a worker says at the end of a lease; the results themselves lie on the disk. `throttled` counts calls that
-    the endpoint turned away, `asked_s` is how long it asked to be left alone at most."""
+    the endpoint turned away, `asked_s` is for how long from now on it asked to be left alone."""
 
     lease_id: int
     worker: str

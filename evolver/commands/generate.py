@@ -94,7 +94,7 @@ def show(path: RoundDir, as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(path: RoundDir) -> None:
-    """Reads every byte of a round's shards and compares it with the manifest; exit code 2 names what differs.
+    """Compares every byte of a round's plan and shards with the manifest; exit code 2 names what differs.
 
     \b
     Example:

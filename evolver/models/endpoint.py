@@ -20,7 +20,7 @@ class Limiter:
 
     A caller keeps its slot while it waits to try again: an endpoint in trouble gets fewer calls, not more.
     `answered` says whether the endpoint ever did, whatever it said; `throttled` counts the calls that it turned away as
-    too many, and `asked_s` is the longest time that it asked to be left alone for.
+    too many.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -28,7 +28,7 @@ class Limiter:
         self._not_before = 0.0
         self._door = asyncio.Lock()
         self.answered = False
-        self.throttled, self.asked_s = 0, 0.0
+        self.throttled = 0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -37,16 +37,19 @@ class Limiter:
 
     async def ready(self) -> None:
         """Waits until calls are welcome again, and a little longer so that not all come at once."""
-        wait = self._not_before - time.monotonic()
-        if wait > 0:
+        if wait := self.held_s:
             await asyncio.sleep(wait + random.uniform(0.0, 0.5))
         # Through the door one by one: a hundred calls that begin together would all be sent when the last one is ready.
         async with self._door:
             await asyncio.sleep(0)
 
+    @property
+    def held_s(self) -> float:
+        """For how much longer the endpoint wants to be left alone."""
+        return max(0.0, self._not_before - time.monotonic())
+
     def hold(self, seconds: float) -> None:
         """Makes every caller wait: the endpoint said that it is too busy for this long."""
-        self.asked_s = max(self.asked_s, seconds)
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
 

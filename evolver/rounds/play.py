@@ -109,7 +109,8 @@ class RolloutWorker:
         return Report(lease.id, self._name, now, asked_s if now else 0.0, tuple(findings))
 
     def _throttled(self) -> tuple[int, float]:
-        """How often the teacher's endpoint has turned calls of this process away, and what it asked for at most."""
+        """How often the teacher's endpoint has turned calls of this process away, and for how long from now on it wants
+        to be left alone."""
         from evolver.models.endpoint import limiter_for
         from evolver.models.openai import DEFAULT_URL
 
@@ -117,7 +118,7 @@ class RolloutWorker:
         if not isinstance(spec, OpenAISpec):
             return 0, 0.0
         limiter = limiter_for(spec.base_url or DEFAULT_URL, spec.concurrency)
-        return limiter.throttled, limiter.asked_s
+        return limiter.throttled, limiter.held_s
 
     async def _row(self, unit: Planned, lease: Lease, journal: Journal) -> Mapping[str, object]:
         task = self.bench.source.task(self._spec.tasks[unit.task])

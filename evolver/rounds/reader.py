@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from evolver.errors import UsageError
 from evolver.records import Rollout, Scorecard
 from evolver.rounds import shards
-from evolver.rounds.manifest import Closed, Manifest
+from evolver.rounds.folder import PLAN
+from evolver.rounds.manifest import Closed, Manifest, closing
+from evolver.rounds.plan import sha256_of
 from evolver.rounds.shards import check_shard
 
 BATCH = 200
@@ -56,13 +59,31 @@ def files(round_dir: Path, *, suspect: bool = False) -> list[Path]:
 
 
 def check_round(round_dir: Path) -> Closed | None:
-    """Reads every byte of every shard and compares it with the manifest; the closing line, None for an open round.
+    """Reads every byte of plan and shards, and compares all of it with the manifest; the closing line, None for an open
+    round.
 
-    Raises UsageError naming the first that differs."""
-    manifest = Manifest.of(round_dir)
-    for shard in manifest.shards:
+    Raises UsageError naming the first that differs. Lines that were cut off at the manifest's end are not missed: they
+    leave an open round."""
+    manifest, plan = Manifest.of(round_dir), round_dir / PLAN
+    if not plan.is_file() or sha256_of(plan) != manifest.opened.plan_sha256:
+        raise UsageError(f"{plan} is not the plan that the manifest names; restore it from a copy")
+    for number, shard in enumerate(manifest.shards):
+        if shard.number != number:
+            raise UsageError(f"{manifest.path}: expected shard {number}, found shard {shard.number}")
         check_shard(round_dir / shards.FOLDER / shard.file, shard, thorough=True)
+    if manifest.closed is not None:
+        _check_closed(manifest, manifest.closed)
     return manifest.closed
+
+
+def _check_closed(manifest: Manifest, closed: Closed) -> None:
+    found = closing(manifest.shards)
+    differ = [name for name in ("root", "rows", "accepted") if getattr(closed, name) != getattr(found, name)]
+    differ += ["units"] if found.rows != manifest.opened.units else []
+    if differ:
+        raise UsageError(
+            f"{manifest.path}: the closing line does not fit the shards ({', '.join(differ)}); restore it from a copy"
+        )
 
 
 def is_round(path: Path) -> bool:

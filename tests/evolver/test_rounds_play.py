@@ -15,9 +15,11 @@ from devset.splits import TASKS as TASKS_DIR
 from devset.task import Criterion, Task, task_hash
 from evolver.budget import Budget
 from evolver.capsules import Drifted, open_capsule
+from evolver.config import OpenAISpec
 from evolver.controls import NoopModel
 from evolver.errors import ProviderFailed, UsageError
 from evolver.executors.local import LocalCrew
+from evolver.models.endpoint import limiter_for
 from evolver.protocols import Lease, Model, Planned, Privileged, Request
 from evolver.records import Completion, Rollout, Score, Usage
 from evolver.rounds.attempts import Attempts
@@ -154,13 +156,45 @@ def test_g40_an_image_that_was_built_anew_refuses_the_lease(tmp_path: Path) -> N
 
 def test_g42_a_unit_whose_tools_change_while_it_plays_fails_closed(tmp_path: Path) -> None:
     """The request that was sent is not the one that harness and log make: nothing is kept of the unit."""
-    from evolver.rounds.play import _as_sent
 
-    found = worker(tmp_path)
-    rollout = Rollout.model_validate_json(str(rows(found, lease())[0]["rollout"]))
-    assert _as_sent(rollout, found.bench.harness, TASKS[0])
-    turn = rollout.turns[0].model_copy(update={"request_sha256": "0" * 64})
-    assert not _as_sent(rollout.model_copy(update={"turns": (turn,)}), found.bench.harness, TASKS[0])
+    class Meddler(NoopModel):
+        notes: dict[str, str]
+
+        async def complete(self, request: Request) -> Completion:
+            self.notes["computer_use"] = "It does something else now."
+            return await super().complete(request)
+
+    found = worker(tmp_path, model := Meddler())
+    model.notes = found.bench.harness.prompt.notes
+    row = rows(found, Lease(1, lease().units[:1]))[0]
+    assert (row["verdict"], row["reason"], row["again"], row["rollout"]) == ("rejected", "infra", "try", "")
+    assert "prompt or tools changed while it was played" in str(row["why"])
+
+
+async def test_a_worker_tells_what_its_endpoint_asks_for_now_and_not_what_it_once_did(tmp_path: Path) -> None:
+    class Busy(NoopModel):
+        """Is turned away once by each call, and told to wait so long."""
+
+        asks: list[float] = []  # noqa: RUF012
+
+        async def complete(self, request: Request) -> Completion:
+            if self.asks:
+                limiter.throttled += 1
+                limiter.hold(self.asks.pop(0))
+            return await super().complete(request)
+
+    spec = OpenAISpec(kind="openai", model="gpt-x", base_url="http://localhost:9/v1")
+    limiter = limiter_for("http://localhost:9/v1", spec.concurrency)
+    write_made_capsule(tmp_path / "capsule", "beta1", "local", teacher=spec)
+    busy = worker(tmp_path, Busy())
+    told = []
+    for number, asks in enumerate(([0.02], [0.0], [60.0], []), 1):
+        Busy.asks = asks
+        report = await busy.work(Lease(number, lease().units[:1]))
+        told.append((report.throttled, report.asked_s))
+        await asyncio.sleep(0.02)
+    assert [n for n, _ in told] == [1, 1, 1, 0]
+    assert told[1][1] == 0.0 and 0.0 < told[2][1] <= 60.0 and told[3][1] == 0.0
 
 
 def test_g38_a_unit_over_its_deadline_is_ended_billed_and_tried_again(tmp_path: Path) -> None:
