@@ -67,7 +67,10 @@ SENDING = (
     " A mail is sent by writing it, with the headers From, To (<user>@example.com) and Subject, to "
     f"{HOME}/emails/<recipient>/<subject>.eml, and a copy to {HOME}/emails/<sender>/<subject>.eml."
 )
-PLANNING = " An event is a VEVENT with SUMMARY, DTSTART and DTEND; a calendar that is not there yet is made with it."
+PLANNING = (
+    " An event is a VEVENT with SUMMARY, DTSTART and DTEND, in local time without a zone (20200501T093000); "
+    "a calendar that is not there yet is made with it."
+)
 
 
 class Item(Loose):
