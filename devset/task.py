@@ -6,11 +6,13 @@ import ast
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -23,6 +25,22 @@ Category = Literal["os", "office", "daily", "professional", "multi_app"]
 Channel = Literal["gui", "terminal"]
 Split = Literal["train", "dev", "select", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "select", "test")
+
+
+def _below(files: dict[str, bytes]) -> dict[str, bytes]:
+    """`files`, whose names must lead to files below whatever folder they are put into. Raises ValueError."""
+    for name in files:
+        path = PurePosixPath(name)
+        plain = str(path) == name and path.parts and not path.is_absolute() and "\0" not in name
+        if not plain or ".." in path.parts or any(len(os.fsencode(part)) > NAME_BYTES for part in path.parts):
+            raise ValueError(f"{name!r:.80}: expected a relative path of plain names")
+        if over := next((str(above) for above in path.parents if str(above) in files), None):
+            raise ValueError(f"{name!r:.80}: expected a folder above it, got {over!r:.80}, which is a file")
+    return files
+
+
+NAME_BYTES = 255  # of one name, which is what file systems take
+Files = Annotated[dict[str, bytes], AfterValidator(_below)]  # path → content
 
 
 class Strict(BaseModel):
@@ -177,12 +195,12 @@ class Task(Strict):
     rubric: Rubric
     limits: TaskLimits = TaskLimits()
     open: tuple[OpenApp, ...] = ()
-    exec_files: dict[str, bytes] = {}
-    hidden_files: dict[str, bytes] = {}
+    exec_files: Files = {}
+    hidden_files: Files = {}
     witness: OpenApp | None = None
-    witness_files: dict[str, bytes] = {}
+    witness_files: Files = {}
     setup: str = ""
-    gt_files: dict[str, bytes] = {}
+    gt_files: Files = {}
     check: str
     check_pip: tuple[str, ...] = ()
     oracle: Oracle = Oracle()

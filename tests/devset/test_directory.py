@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from devset.directory import TaskError, read_task_dir, write_task_dir
 from devset.families import families
@@ -88,6 +89,18 @@ def test_errors_name_file_field_value_and_expectation(broken: Path, file: str, o
     (broken / file).write_text(text.replace(old, new, 1))
     with pytest.raises(TaskError, match=says):
         read_task_dir(broken)
+
+
+@pytest.mark.parametrize("folder", ["exec_files", "hidden_files", "witness_files", "gt_files"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a/../../x", "/etc/x", "", ".", "a//b", "./a", "a/", "a\0b", "a" * 256, "a/b"]
+)
+def test_no_name_of_a_file_leads_out_of_its_folder(folder: str, name: str) -> None:
+    """Such a name would be written where the program runs, outside of the task's directory."""
+    fields = families()["text.append"].instance(0).model_dump()
+    with pytest.raises(ValidationError, match=rf"{folder}\n.*(plain names|which is a file)"):
+        Task.model_validate({**fields, folder: {"a": b"", name: b"evil"}})
+    Task.model_validate({**fields, folder: {"a": b"", "b/c d": b"", "b/..c": b"", "é": b""}})
 
 
 def test_missing_and_linked_files(broken: Path) -> None:
