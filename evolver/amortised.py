@@ -1,8 +1,9 @@
 """What a task costs when a model writes each one, and when it writes skills out of which any number is forged.
 
-Both sides come from the ledger of a run in which skills were written: written one by one, a task costs what a skill
-does that the gate lets in, failed ones included; forged, that is a one-off cost, and spreads over the tasks. What is
-unknown stays unknown: skills that a person wrote have no cost in any ledger, and are counted beside it.
+Both sides come from the ledger of a run in which skills were written. That a task written by itself costs what a skill
+does that the gate lets in, failed ones included, is assumed, not measured; forged, that is a one-off cost, and spreads
+over the tasks. What is unknown stays unknown: skills that a person wrote have no cost in any ledger, and are counted
+beside it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def one_off(entries: Iterable[LedgerEntry], verdicts: Sequence[SkillVerdict]) ->
 
 
 def agent_first(spent: OneOff) -> Side:
-    """Every task written by the model: None a task while none was let in."""
+    """Every task written by the model, taken to cost what a skill does: None a task while none was let in."""
     n = spent.skills
     return Side("written one by one", n, _share(spent.usd, n), _share(spent.tokens, n), _share(spent.gate_seconds, n))
 
@@ -64,11 +65,6 @@ def forged(spent: OneOff, n: int, proofs: Sequence[Proof] = ()) -> Side:
     """`n` tasks out of the skills; `proofs` are those of the sample that was run, whose time is spread as well."""
     gate = spent.gate_seconds + sum(gate.seconds for proof in proofs for gate in proof.gates)
     return Side("forged", n, _share(spent.usd, n), _share(spent.tokens, n), _share(gate, n))
-
-
-def breaks_even(spent: OneOff) -> int | None:
-    """From how many tasks on forging is the cheaper way: one more than there are skills. None while there are none."""
-    return spent.skills + 1 if spent.skills else None
 
 
 def _share(whole: float | None, n: int) -> float | None:

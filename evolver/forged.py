@@ -97,6 +97,15 @@ def _verdict(row: Row, proof: Proof | None, against: str | None) -> Admission:
     )
 
 
+def kept_out(given: Sequence[Admission], refused: Interval) -> list[Admission]:
+    """The same verdicts with none admitted; `refused` is the share of the sample that the gate refused."""
+    share = (
+        "nothing is known of its sample" if refused.point is None else f"{refused.point:.1%} of its sample are refused"
+    )
+    changes = {"admitted": False, "reasons": (f"its set is not let in: {share}",)}
+    return [one.model_copy(update=changes) if one.admitted else one for one in given]
+
+
 def sampled(rows: Sequence[Row], proofs: Sequence[Proof], given: Sequence[Admission]) -> Sampled:
     """The sample's figures; `given` are the verdicts of all rows."""
     known = [proof for proof in proofs if not proof.lost]
@@ -107,7 +116,7 @@ def sampled(rows: Sequence[Row], proofs: Sequence[Proof], given: Sequence[Admiss
         sample=len(known),
         rate=len(known) / len(rows) if rows else 0.0,
         admitted=sum(one.admitted for one in given),
-        proven=sum(one.proven for one in given),
+        proven=sum(one.admitted and one.proven for one in given),
         quarantined=sum(not one.admitted for one in given),
         refused=refused,
         lost=len(proofs) - len(known),

@@ -128,10 +128,10 @@ class Sampler:
             self.draws.drawn += 1
             try:
                 flow = bound(chosen, edges, seed)
-            except DoesNotFit as error:
-                self.draws.refuse("C6", str(error))
+                task = task_of(flow)
+            except ValueError as error:  # with other seeds the same skills may do
+                self.draws.refuse("C6" if isinstance(error, DoesNotFit) else "slots", str(error))
                 continue
-            task = task_of(flow)
             against = self._against(flow, task)
             if against is None:
                 self.counts.add(task.id, flow.path, flow.skills, (lane, source))

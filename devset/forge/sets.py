@@ -148,10 +148,14 @@ def remade(row: Row, families: Mapping[str, Family]) -> Composed:
     """The workflow and task of a row. Raises SetError where the skills no longer make this very task."""
     if lacking := [name for name in row.skills if name not in families]:
         raise SetError(f"task {row.id}: its skill {lacking[0]!r} is not there")
-    flow = bound([families[name] for name in row.skills], [Edge(*edge) for edge in row.edges], row.seed)
-    task = task_of(flow)
+    changed = f"task {row.id}: its skills no longer make this task; forge the set again"
+    try:
+        flow = bound([families[name] for name in row.skills], [Edge(*edge) for edge in row.edges], row.seed)
+        task = task_of(flow)
+    except (ValueError, LookupError) as error:
+        raise SetError(f"{changed} ({error})") from error
     if task.hash != row.hash:
-        raise SetError(f"task {row.id}: its skills no longer make this task; forge the set again")
+        raise SetError(changed)
     return Composed(flow, task, row.lane, row.source, row.draw)
 
 

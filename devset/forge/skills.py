@@ -25,7 +25,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from devset.checks import CHECKS
 from devset.families.skill import Binding, Check, Family, Group, Post, Slot, SlotValue
-from devset.forge.fills import SlotSpec, filled
+from devset.forge.fills import SlotSpec, Unfilled, filled
 from devset.task import Category, GuiStep, Strict, TerminalStep
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -37,6 +37,8 @@ _SCRIPTS = ("mutants", "equivalents")
 _NAME = r"^[a-z][a-z0-9]*\.[a-z][a-z0-9-]*$"
 TRIED = range(10**9, 10**9 + 20)  # seeds that every skill is bound with before it is taken
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+Wording = Annotated[str, Field(pattern=r"\S")]
+FileName = Annotated[str, Field(pattern=r"^\w[\w .-]*$", max_length=60)]
 Script = Annotated[str, Field(min_length=1, max_length=4_000)]
 
 
@@ -72,7 +74,7 @@ class PostSpec(Strict):
 class SkillSpec(Strict):
     """A skill as it is written: `path` is app / object / verb, `writes` is exhaustive, relative to the home."""
 
-    name: Annotated[str, Field(pattern=_NAME)]
+    name: Annotated[str, Field(pattern=_NAME, max_length=60)]
     title: Annotated[str, Field(min_length=1, max_length=80)]
     path: tuple[Word, Word, Word]
     group: Group = "files"
@@ -80,15 +82,15 @@ class SkillSpec(Strict):
     apps: Annotated[tuple[Word | Annotated[str, Field(pattern=r"^libreoffice_\w+$")], ...], Field(min_length=1)]
     held_out: bool = False
     slots: Annotated[dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], SlotSpec], Field(min_length=1)]
-    wordings: Annotated[tuple[str, ...], Field(min_length=2)]
+    wordings: Annotated[tuple[Wording, ...], Field(min_length=2)]
     files: dict[str, str]
     writes: Annotated[tuple[str, ...], Field(min_length=1)]
     pre: tuple[CheckSpec, ...] = ()
     post: Annotated[tuple[PostSpec, ...], Field(min_length=1)]
     oracle: Annotated[tuple[TerminalStep, ...], Field(min_length=1)]
     gui: tuple[GuiStep, ...] = ()
-    mutants: Annotated[dict[str, Script], Field(min_length=3)]
-    equivalents: Annotated[dict[str, Script], Field(min_length=1)]
+    mutants: Annotated[dict[FileName, Script], Field(min_length=3)]
+    equivalents: Annotated[dict[FileName, Script], Field(min_length=1)]
     setup: str = ""
 
     @model_validator(mode="after")
@@ -97,9 +99,12 @@ class SkillSpec(Strict):
         scripts = [self.setup, *self.mutants.values(), *self.equivalents.values(), *(s.command for s in self.oracle)]
         if unknown := sorted({n for text in [*texts, *scripts] for n in _PLACE.findall(text)} - set(self.slots)):
             raise ValueError(f"{{{{{unknown[0]}}}}} is no slot; there are {', '.join(self.slots)}")
+        if odd := next((one for one in self.wordings if "{{" in _PLACE.sub("", one)), None):
+            raise ValueError(f"wording {odd!r:.80}: a slot is its name in braces, {{{{slot}}}}, and nothing else")
         for path in (*self.files, *self.writes):
-            if not _HOME.fullmatch(path) or ".." in path:
-                raise ValueError(f"path {path!r} must lie below Desktop, Documents or Downloads")
+            _at_home(path)
+        if any("\n" in step.summary or f"\n{_STEP}" in f"\n{step.command}" for step in self.oracle):
+            raise ValueError(f"oracle: a summary is one line, and no line of a command begins with {_STEP!r}")
         if said := sorted({n for w in self.wordings for n in _PLACE.findall(w) if self.slots[n].nonce}):
             raise ValueError(
                 f"a wording says {{{{{said[0]}}}}}, which is a nonce: a secret is never in the instruction"
@@ -113,6 +118,13 @@ def signature(check: str) -> str:
     """What a check of the library takes, as text."""
     given = list(inspect.signature(CHECKS[check]).parameters.values())[1:]
     return f"{check}({', '.join(map(str, given))})"
+
+
+def _at_home(path: str) -> str:
+    """`path`, a template or filled. Raises Unfilled where it does not lie below a folder of the home."""
+    if not _HOME.fullmatch(path) or ".." in path:
+        raise Unfilled(f"path {path!r:.80} must lie below Desktop, Documents or Downloads")
+    return path
 
 
 def family_of(spec: SkillSpec) -> Family:
@@ -131,13 +143,13 @@ def family_of(spec: SkillSpec) -> Family:
     try:
         for seed in TRIED:
             family.instance(seed)
-    except (ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # what an author wrote may fail in any way
         raise SkillError(f"skill {spec.name!r}, seed {seed}: {error}") from error
     return family
 
 
 def bound_spec(spec: SkillSpec, rng: Random) -> Binding:
-    """The skill with every slot filled. Raises ValueError where one can't be."""
+    """The skill with every slot filled. Raises Unfilled where one can't be, or leads out of the home's folders."""
     slots = filled(spec.slots, rng)
 
     def text(template: str) -> str:
@@ -149,8 +161,8 @@ def bound_spec(spec: SkillSpec, rng: Random) -> Binding:
     return Binding(
         slots=slots,
         wordings=tuple(_wording(one) for one in spec.wordings),
-        files={text(path): _ended(text(content)) for path, content in spec.files.items()},
-        writes=tuple(map(text, spec.writes)),
+        files={_at_home(text(path)): _ended(text(content)) for path, content in spec.files.items()},
+        writes=tuple(_at_home(text(path)) for path in spec.writes),
         pre=checks(spec.pre),
         post=tuple(Post(p.criterion, text(p.description), checks(p.checks)) for p in spec.post),
         terminal=tuple(TerminalStep(summary=text(s.summary), command=text(s.command)) for s in spec.oracle),
@@ -194,9 +206,10 @@ def _ended(text: str) -> bytes:
 
 
 def _wording(template: str) -> str:
-    """The wording as families write it: braces with one pair around a slot."""
-    plain = template.replace("{{", "\0").replace("}}", "\1").replace("{", "{{").replace("}", "}}")
-    return plain.replace("\0", "{").replace("\1", "}")
+    """The wording as families write it, for str.format: a slot in one pair of braces, any other brace doubled."""
+    text, names = _PLACE.split(template)[::2], _PLACE.findall(template)
+    literal = [one.replace("{", "{{").replace("}", "}}") for one in text]
+    return literal[0] + "".join(f"{{{name}}}{after}" for name, after in zip(names, literal[1:], strict=True))
 
 
 # --- directories -------------------------------------------------------------------------------------------------
@@ -212,13 +225,11 @@ def read_skill(path: Path) -> SkillSpec:
     """Raises SkillError for anything missing, unknown or out of range."""
     try:
         fields: dict[str, Any] = tomllib.loads((path / "skill.toml").read_bytes().decode())
-        fields["oracle"] = _steps((path / "oracle.sh").read_text(encoding="utf-8"))
+        fields["oracle"] = _steps((path / "oracle.sh").read_bytes().decode())
         for kind in _SCRIPTS:
-            fields[kind] = {
-                p.stem: p.read_text(encoding="utf-8").strip("\n") for p in sorted(path.glob(f"{kind}/*.sh"))
-            }
+            fields[kind] = {p.stem: p.read_bytes().decode().strip("\n") for p in sorted(path.glob(f"{kind}/*.sh"))}
         if (path / "setup.sh").is_file():
-            fields["setup"] = (path / "setup.sh").read_text(encoding="utf-8")
+            fields["setup"] = (path / "setup.sh").read_bytes().decode()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SkillError(f"{path}: can't be read: {error}") from error
     spec = parsed_skill(fields, str(path))
@@ -237,11 +248,15 @@ def parsed_skill(fields: object, source: str) -> SkillSpec:
 
 
 def write_skill(spec: SkillSpec, path: Path) -> None:
-    """Writes the directory, which must not exist yet."""
+    """Writes the directory, which must not exist yet. What counts is what `read_skill` then finds in it: line ends
+    around scripts and values that are null are not kept. Raises SkillError for a value that TOML can't hold."""
     path.mkdir(parents=True)
     outside = {"oracle", "setup", *_SCRIPTS}
     fields = spec.model_dump(mode="json", exclude=outside, exclude_none=True, exclude_defaults=True)
-    (path / "skill.toml").write_text(tomlkit.dumps(fields), encoding="utf-8")
+    try:
+        (path / "skill.toml").write_text(tomlkit.dumps(fields), encoding="utf-8")
+    except (TypeError, ValueError) as error:
+        raise SkillError(f"{path / 'skill.toml'}: can't be written: {error}") from error
     steps = "".join(f"{_STEP}{step.summary}\n{step.command}\n\n" for step in spec.oracle)
     (path / "oracle.sh").write_text(steps, encoding="utf-8")
     if spec.setup:
@@ -249,11 +264,7 @@ def write_skill(spec: SkillSpec, path: Path) -> None:
     for kind in _SCRIPTS:
         (path / kind).mkdir()
         for name, script in getattr(spec, kind).items():
-            (path / kind / f"{_file_name(name)}.sh").write_text(f"{script}\n", encoding="utf-8")
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "other"
+            (path / kind / f"{name}.sh").write_text(f"{script}\n", encoding="utf-8")
 
 
 def _steps(text: str) -> list[dict[str, str]]:

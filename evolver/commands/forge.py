@@ -92,7 +92,7 @@ def prove(
 
     Then every task of the set gets its verdict, which `evolver run` and `evolver generate` go by: its own, or that of
     its template. Proofs that are there count, and are not made again. Exit code 1: too many are refused, nothing is let
-    in.
+    in, whatever an earlier sample said.
 
     \b
     Examples:
@@ -101,8 +101,9 @@ def prove(
     """
     from devset.forge.sets import SETTINGS, SetError, read_rows, remade, skills_of
     from devset.forge.settings import SettingsError, read_settings
+    from devset.forge.skills import SkillError
     from evolver.composed import read_proofs
-    from evolver.forged import sample_of, sampled, verdicts, write_verdicts
+    from evolver.forged import kept_out, sample_of, sampled, verdicts, write_verdicts
     from evolver.imports import VERDICTS
 
     try:
@@ -114,14 +115,16 @@ def prove(
         known = read_proofs(folder / PROOFS)
         wanted = {row.id for row in sample_of(rows, sample or len(rows), settings.seed)}
         chosen = [remade(row, families) for row in rows if row.id in wanted or row.id in known]
-    except (SetError, SettingsError) as error:
+    except (SetError, SettingsError, SkillError) as error:
         raise UsageError(str(error)) from error
     tell = say if as_json else typer.echo
     proofs = finished(_prove(chosen, folder / PROOFS, (backend, workers, oracle_runs), tell))
     given = verdicts(rows, proofs)
     found = sampled(rows, proofs, given)
-    if found.let_in:
-        write_verdicts(folder / VERDICTS, given)
+    if not found.let_in:
+        given = kept_out(given, found.refused)
+        found = sampled(rows, proofs, given)
+    write_verdicts(folder / VERDICTS, given)
     if as_json:
         show_json(asdict(found) | {"refused": found.refused.model_dump(mode="json")} | _gate_figures(proofs))
     else:
@@ -141,10 +144,11 @@ def report(folder: Folder, as_json: AsJson = False) -> None:
     """
     from devset.forge.sets import SETTINGS, SetError, forge_of, read_rows
     from devset.forge.settings import SettingsError, read_settings
+    from devset.forge.skills import SkillError
 
     try:
         rows, forge = read_rows(folder), forge_of(read_settings(folder / SETTINGS))
-    except (SetError, SettingsError) as error:
+    except (SetError, SettingsError, SkillError) as error:
         raise UsageError(str(error)) from error
     if not rows:
         raise UsageError(f"{folder}: no forged tasks in it; `evolver forge make {folder}` writes them")

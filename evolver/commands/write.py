@@ -135,7 +135,7 @@ def cost(
     Example:
       evolver forge cost ../written --set ../forged --n 1000 --n 100000
     """
-    from evolver.amortised import agent_first, breaks_even, forged, one_off
+    from evolver.amortised import agent_first, forged, one_off
     from evolver.commands.forge import PROOFS
     from evolver.composed import read_proofs
     from evolver.disk import records_in
@@ -157,10 +157,8 @@ def cost(
     ]  # fmt: skip
     whole = f"{_known(spent.usd, '$')}, {_known(spent.tokens)} tokens in {spent.calls:,} calls"
     show_table("cost of a task", ("way", "tasks", "cost a task", "tokens a task", "machine time a task"), rows)
-    even = breaks_even(spent)
     say(f"one-off: {spent.skills:,} of {spent.tried:,} skills admitted, {whole}; skills by hand are in no ledger")
-    if even is not None:
-        say(f"forging is the cheaper way from {even:,} tasks on")
+    say("a task written by itself is taken to cost what a skill does; that is assumed, not measured")
 
 
 def _known(value: float | None, sign: str = "", unit: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from pydantic import ValidationError
 from devset.families import families
 from devset.forge.fills import SlotSpec, filled
 from devset.forge.rules import violations
+from devset.forge.sampler import Sampler
+from devset.forge.settings import Settings
 from devset.forge.shapes import same_shape, shapes
 from devset.forge.skills import SHIPPED, SkillError, family_of, parsed_skill, read_skill, read_skills, write_skill
 from devset.forge.taxonomy import taxonomy, wanted
 from devset.forge.workflow import bound, task_of
 from devset.task import task_hash
-from tests.devset.tiny_skills import executed, facts_of
+from tests.devset.tiny_skills import executed, facts_of, seldom_filled
 
 KNOWN = families()
 SKILLS = {family.name: family for family in read_skills(SHIPPED)}
@@ -36,9 +39,12 @@ def test_a_shipped_skill_stands_its_trial_alone_and_beside_another(name: str, tm
 
 
 def test_a_skill_survives_its_directory_and_makes_the_same_tasks(tmp_path: Path) -> None:
-    write_skill(REVERSE, tmp_path / REVERSE.name)
-    again = read_skill(tmp_path / REVERSE.name)
-    assert again == REVERSE
+    names = {"one short": "true", "one-short": "false", "kürzer": "printf 'a\\r'\r\n: 1"}
+    odd = REVERSE.model_copy(update={"name": "text.odd", "mutants": names})
+    for spec in (odd, REVERSE):
+        write_skill(spec, tmp_path / spec.name)
+        again = read_skill(tmp_path / spec.name)
+        assert again == spec
     one, other = family_of(again).instance(5), SKILLS[REVERSE.name].instance(5)
     assert one == other and one.hash == task_hash(one)
     assert one.hash != SKILLS[REVERSE.name].instance(6).hash
@@ -51,6 +57,13 @@ def test_a_skill_survives_its_directory_and_makes_the_same_tasks(tmp_path: Path)
         ({"files": {"/etc/passwd": "x"}}, "must lie below"),
         ({"wordings": ["Turn {{source}} and {{nothing}}.", "Turn {{source}} and {{nothing}} round."]}, "is no slot"),
         ({"wordings": ["Turn {{source}} into {{target}}.", "Turn {{source}} round."]}, "the same slots"),
+        ({"wordings": ["Turn {{source.name}} round."] * 2}, "its name in braces"),
+        ({"wordings": ["Turn {{lines[9]}} round."] * 2}, "its name in braces"),
+        ({"wordings": ["Turn {{source:>2000000000}} round."] * 2}, "its name in braces"),
+        ({"wordings": [" "] * 2}, "pattern"),
+        ({"oracle": [{"summary": "Turn\nrm it", "command": "true"}]}, "a summary is one line"),
+        ({"oracle": [{"summary": "Turn", "command": "true\n# step: more\nfalse"}]}, "no line of a command"),
+        ({"mutants": dict.fromkeys(("../a", "b/c", ".d"), "true")}, "pattern"),
         ({"mutants": {"one": "true"}}, "at least 3"),
         ({"post": [{"criterion": "a", "description": "b", "checks": [{"name": "os_system", "slots": {}}]}]}, "library"),
         (
@@ -64,6 +77,54 @@ def test_a_skill_survives_its_directory_and_makes_the_same_tasks(tmp_path: Path)
 def test_what_is_wrong_with_a_skill_is_said(change: dict[str, object], said: str) -> None:
     with pytest.raises(SkillError, match=f"there: .*{said}"):
         parsed_skill({**REVERSE.model_dump(mode="json"), **change}, "there")
+
+
+def with_slot(options: list[str], **changes: object) -> dict[str, object]:
+    """The fields of a skill with one slot more, `word`."""
+    fields = REVERSE.model_dump(mode="json")
+    word = {"type": "text", "draw": "choice", "options": options}
+    return {**fields, "slots": {**fields["slots"], "word": word}, **changes}
+
+
+@pytest.mark.parametrize("where", ["files", "writes"])
+@pytest.mark.parametrize("word", ["../../../.bashrc", "x/../../../../y", "a\nb", "", "/etc/passwd"])
+def test_no_value_of_a_slot_leads_a_path_out_of_the_home(where: str, word: str) -> None:
+    """Each passes as a template; filled, it would be written wherever the program that forges may write."""
+    path = "Desktop/{{word}}"
+    fields = with_slot([word], **{where: {path: "evil"} if where == "files" else [path]})
+    with pytest.raises(SkillError, match="must lie below Desktop"):
+        family_of(parsed_skill(fields, "there"))
+
+
+def test_a_wording_is_text_around_slots_whatever_braces_it_has() -> None:
+    """str.format fills it in on this machine, so nothing of it but the name of a slot may be a field."""
+    odd = "Turn {source!r} {0.__class__} }} {{{source}}} into {{target}}."
+    task = family_of(REVERSE.model_copy(update={"wordings": (odd, odd)})).instance(3)
+    slots = SKILLS[REVERSE.name].binding(3).slots
+    assert task.instruction == f"Turn {{source!r}} {{0.__class__}} }}}} {{{slots['source']}}} into {slots['target']}."
+
+
+def test_slots_that_can_not_be_filled_are_said_and_none_grows_without_end() -> None:
+    """Each `replaced` below squares the length: three of them would take more memory than there is."""
+    fields = REVERSE.model_dump(mode="json")
+    unknown = [{"criterion": "a", "description": "{{nothing}}", "checks": fields["post"][0]["checks"]}]
+    slots = {
+        name: {"type": "text", "draw": "choice", "options": [text]} for name, text in (("no", ""), ("a", "x" * 200))
+    }
+    for name, of in (("b", "a"), ("c", "b"), ("d", "c")):
+        slots[name] = {"type": "text", "how": "replaced", "of": [of, "no", of]}
+    for changes, said in (
+        ({"post": unknown}, "nothing"),
+        ({"slots": {**fields["slots"], **slots}}, "slot 'b'.*10,000"),
+    ):
+        with pytest.raises(SkillError, match=said):
+            family_of(parsed_skill({**fields, **changes}, "there"))
+
+
+def test_a_slot_that_a_seed_can_not_fill_costs_a_draw_and_not_the_set() -> None:
+    sampler = Sampler({REVERSE.name: seldom_filled(SKILLS[REVERSE.name])}, Settings(single=1.0, sizes=(1,)))
+    assert len(list(islice(sampler, 10))) == 10
+    assert sampler.draws.refused["slots"] > 10 and "slot 'word'" in sampler.draws.examples["slots"]
 
 
 def test_a_secret_is_in_no_wording() -> None:

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from devset.families.skill import Binding, Family, lines_post, steps
+from devset.forge.fills import Unfilled
 from devset.forge.proof import broken, plan_of
 from devset.forge.rules import violations
 from devset.forge.sampler import Composed
+from devset.forge.skills import TRIED
 from devset.forge.trial import Facts, Plan, tried
 from devset.forge.workflow import Edge, Node, Workflow, given, task_of
 
@@ -35,6 +38,18 @@ def node(word: str, **changes: object) -> Node:
         f"tiny.{word}", "Write a word", ("tiny", word, "write"), "text", "daily", (word,), {}, lambda rng: made
     )
     return Node(family, replace(made, **changes))
+
+
+def seldom_filled(family: Family) -> Family:
+    """The skill with slots that can be filled with every seed that skills are tried with, and with one in five else."""
+    tried = {Random(f"{family.name}/{seed}").random() for seed in TRIED}
+
+    def bind(rng: Random) -> Binding:
+        if (first := rng.random()) > 0.2 and first not in tried:
+            raise Unfilled("slot 'word': nth can't be made: tuple index out of range")
+        return family.bind(rng)
+
+    return replace(family, bind=bind)
 
 
 def flow(*nodes: Node, edges: Sequence[Edge] = ()) -> Workflow:

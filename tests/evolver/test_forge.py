@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from devset.directory import read_task_dir
 from devset.forge.sets import Row, forge_of, read_rows, write_set
 from devset.forge.settings import Settings
 from evolver.admission import Admission, read_admissions
+from evolver.commands.forge import PROOFS
 from evolver.composed import Gate, Proof
 from evolver.config import RunConfig
 from evolver.disk import append_line
@@ -77,6 +79,28 @@ def test_a_refused_task_takes_its_template_with_it_and_a_lost_one_says_nothing(f
     nothing = sampled(rows, [], verdicts(rows, []))
     assert nothing.refused.point is None and not nothing.let_in and "unknown refused" in nothing.line()
     assert sampled(rows, [proof(row) for row in rows[:20]], []).let_in
+
+
+def test_a_larger_sample_that_is_refused_takes_back_what_a_smaller_one_let_in(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "set"
+    shutil.copytree(folder, out)
+    (out / VERDICTS).unlink(missing_ok=True)
+    rows = sample_of(read_rows(out), N)
+    for row in rows[:5]:
+        append_line(out / PROOFS, proof(row).model_dump_json())
+    code, _, err = called(capsys, "forge", "prove", str(out), "--sample", "5", "--backend", "local")
+    assert code == 0 and f"{N} of {N} admitted, 5 of them proven" in err
+    assert all(one.admitted for one in read_admissions(out / VERDICTS).values())
+    for number, row in enumerate(rows[5:]):
+        append_line(out / PROOFS, proof(row, admitted=number % 3 > 0).model_dump_json())
+    code, _, err = called(capsys, "forge", "prove", str(out), "--backend", "local")
+    assert code == 1 and f"nothing is let in: 0 of {N} admitted, 0 of them proven, {N} quarantined" in err
+    found = read_admissions(out / VERDICTS)
+    assert len(found) == N and not any(one.admitted for one in found.values())
+    assert found[rows[0].id].reasons == ("its set is not let in: 29.2% of its sample are refused",)
+    assert found[rows[5].id].reasons == ("C3: node 1 counts as done",)
 
 
 def test_verdicts_are_what_a_run_goes_by(folder: Path, tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ from devset.families import families
 from devset.forge.duplicates import Duplicates
 from devset.forge.sets import forge_of, skills_of
 from devset.forge.settings import Settings
-from devset.forge.skills import SHIPPED, family_of, read_skill
+from devset.forge.skills import SHIPPED, family_of, parsed_skill, read_skill, write_skill
 from devset.forge.taxonomy import Cell, wanted
 from evolver.admission import Bench
-from evolver.amortised import OneOff, agent_first, breaks_even, forged, one_off
+from evolver.amortised import OneOff, agent_first, forged, one_off
 from evolver.budget import Budget
 from evolver.commands.admission import opened_bench
 from evolver.config import OpenAISpec, RunConfig
-from evolver.disk import records_in
+from evolver.disk import append_line, records_in
 from evolver.errors import BudgetSpent, SandboxLost
 from evolver.models.openai import OpenAIModel
 from evolver.protocols import Ran
@@ -29,6 +29,7 @@ from evolver.records import LedgerEntry
 from evolver.store import Store
 from evolver.testing import FakeSandbox
 from evolver.writing import HELD, LOG, TAKEN, Desk, Outcome, SkillVerdict, next_cell, static_reasons, write_skills
+from tests.devset.tiny_skills import seldom_filled
 from tests.evolver.endpoint_server import Reply, calls, chat, serving
 from tests.evolver.test_cli import called
 from tests.evolver.test_composed import bench, machine
@@ -164,6 +165,36 @@ async def test_g45_a_stuck_call_ends_at_its_limit_is_classified_and_the_batch_go
         assert outcomes(await written(down)) == ["provider"]
 
 
+async def test_what_the_gate_ran_is_what_is_in_use_whenever_it_was_stopped(tmp_path: Path) -> None:
+    """A verdict comes first, then the skill is put in use: a stop between leaves no skill without a verdict."""
+    with serving(hands_in(GOOD)) as endpoint:
+        place = desk(tmp_path / "run", config(endpoint.url), bench(machine(broken)))
+        [refused] = await written(place)
+    held = place.store.path / HELD / refused.id
+    assert family_of(read_skill(held / "text.shout-lines")).name == "text.shout-lines"
+    assert {path.name for path in held.iterdir()} == {"text.shout-lines", "reasons.txt", "answer.txt"}
+
+    other = desk(tmp_path / "stopped", config(endpoint.url), bench(machine(broken)))
+    aside = other.store.path / HELD / "skill-1" / "text.shout-lines"
+    write_skill(parsed_skill(GOOD, "there"), aside)
+    assert await written(other, 0) == [] and aside.is_dir() and "text.shout-lines" not in other.families
+    admitted = refused.model_copy(update={"outcome": "admitted", "reasons": ()})
+    append_line(other.store.path / LOG, admitted.model_dump_json())
+    for _ in range(2):
+        assert await written(other, 1) == [admitted]
+        assert [path.name for path in (other.store.path / TAKEN).iterdir()] == ["text.shout-lines"]
+        assert "text.shout-lines" in other.families and not aside.parent.exists()
+
+
+async def test_a_skill_that_its_directory_can_not_hold_is_told(tmp_path: Path) -> None:
+    check = {"name": "text_is", "slots": {"path": "Desktop/{{target}}.txt", "expected": [None]}}
+    null = {**GOOD, "post": [{"criterion": "a", "description": "b", "checks": [check]}]}
+    with serving(hands_in(null), chat({"content": "no"})) as endpoint:
+        place = desk(tmp_path / "run", config(endpoint.url), bench(machine(broken)))
+        [verdict] = await written(place)
+    assert verdict.outcome == "malformed" and "can't be written" in str(endpoint.requests[1]["messages"][-1])
+
+
 async def test_it_goes_on_where_it_was_and_pays_for_nothing_twice(tmp_path: Path) -> None:
     given = config("http://127.0.0.1:1/v1")
     with serving(chat({"content": "no"})) as endpoint:
@@ -191,6 +222,8 @@ def test_a_skill_that_is_there_is_told_apart_without_running_it() -> None:
     assert "is what the skill 'text.reverse-lines' does" in static_reasons(family_of(renamed), *known)[0]
     moved = renamed.model_copy(update={"path": ("text", "list", "turn")})
     assert "under another name" in static_reasons(family_of(moved), *known)[0]
+    odd = seldom_filled(family_of(parsed_skill(GOOD, "there")))
+    assert "slots: for some seeds they can't be filled: slot 'word'" in static_reasons(odd, *known)[0]
 
 
 def test_cells_are_wanted_first_and_then_where_there_is_least() -> None:
@@ -221,11 +254,10 @@ def test_costs_stand_side_by_side_and_what_is_unknown_stays_so() -> None:
     one, many = agent_first(spent), forged(spent, 10_000)
     assert (one.tasks, one.usd_per_task, one.gate_seconds_per_task) == (2, 0.5, 15.0)
     assert (many.tasks, many.usd_per_task, many.tokens_per_task) == (10_000, 0.0001, 0.3)
-    assert breaks_even(spent) == 3
     unknown = one_off([entry(0, 0.5), entry(1, None)], verdicts)
     assert unknown.usd is None and agent_first(unknown).usd_per_task is None is forged(unknown, 9).usd_per_task
     none = one_off([], [])
-    assert (none.usd, agent_first(none).usd_per_task, breaks_even(none)) == (0, None, None)
+    assert (none.usd, agent_first(none).usd_per_task) == (0, None)
 
 
 def test_a_directory_is_checked_before_anything_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,3 +286,4 @@ def test_commands_write_and_say_what_it_cost(tmp_path: Path, capsys: pytest.Capt
     assert found["sides"][0]["usd_per_task"] is None
     code, said, err = called(capsys, "forge", "cost", str(tmp_path / "run"))
     assert code == 0 and "unknown" in said and "100,000" in said and "0 of 1 skills admitted" in err
+    assert "assumed, not measured" in err and "cheaper" not in err
