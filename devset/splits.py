@@ -89,11 +89,18 @@ def _found(task_id: str) -> Task:
         raise UnknownTask(
             f"unknown task {task_id!r}: expected an id such as 'files.rename-0003', or a folder in {TASKS.name}/"
         )
-    task, seed = family.instance(int(number)), int(number)
-    for split, (start, stop) in table["families"].get(name, {}).items():
-        if start <= seed < stop:
-            return _placed(task, split)
-    return task
+    return family.instance(int(number)).model_copy(update={"split": split_of(task_id)})
+
+
+def split_of(task_id: str) -> Split | None:
+    """The split of one of our own tasks, by its id alone; None for ids that are in none."""
+    table = _table()
+    if task_id in table["tasks"]:
+        listed: Split = table["tasks"][task_id]
+        return listed
+    name, _, number = task_id.rpartition("-")
+    ranges: dict[Split, tuple[int, int]] = table["families"].get(name, {}) if number.isdecimal() else {}
+    return next((split for split, (start, stop) in ranges.items() if start <= int(number) < stop), None)
 
 
 def listed_tasks() -> list[str]:

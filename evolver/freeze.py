@@ -24,9 +24,10 @@ from evolver.capsules.evidence import (
     promotion_of,
     stated_success,
 )
-from evolver.capsules.folder import config_of, discard, read_settings, release_capsule, round_settings
+from evolver.capsules.folder import config_of, discard, read_lock, read_settings, release_capsule, round_settings
+from evolver.capsules.program import sha256
 from evolver.errors import NotReady, UsageError
-from evolver.ground import tasks_of
+from evolver.ground import imported_tasks, tasks_of
 from evolver.lab import Lab
 from evolver.phrasing import or_why, percent, share
 from evolver.race import interleaved
@@ -168,6 +169,7 @@ async def _begin(lab: Lab, wanted: Wanted, harness_id: str, tasks: Tasks | None)
         image=image,
         files={},
         grading=grading,
+        held_out=_held_out(lab),
     )
     discard(_aside(place))  # one that no record knows of: its freezing was stopped right here
     capsule = write_capsule(contents, _aside(place))
@@ -189,6 +191,12 @@ async def _begin(lab: Lab, wanted: Wanted, harness_id: str, tasks: Tasks | None)
     )
     lab.record(begun)
     return begun
+
+
+def _held_out(lab: Lab) -> dict[str, str]:
+    """What the run imports for any split but train: task hash → sha256 of the instruction."""
+    found = [task for tasks in imported_tasks(lab.config).values() for task in tasks if task.split != "train"]
+    return {task.hash: sha256(task.instruction.encode()) for task in found}
 
 
 def _of_the_run(store: Store) -> Tasks:
@@ -270,11 +278,26 @@ def carry_out(store: Store, library: Library, release: Release) -> None:
         library.tag(release.harness_id, release.tag, _message(release))
     except HarnessError as error:
         raise UsageError(str(error)) from error
-    signed = library.message_of(release.tag)
-    if release.capsule_id not in signed:
-        raise UsageError(f"tag {release.tag} signs another capsule off: {signed.splitlines()[0]!r}")
+    signed = _signed(library, release.tag)
+    if signed != release.capsule_id:
+        raise UsageError(f"tag {release.tag} signs another capsule off: {signed!r}")
     place = place_of(store, begun)
     release_capsule(_aside(place), place, release)
+
+
+def tag_drifts(library: Library, path: Path) -> list[Drift]:
+    """What the tags in the library of its run don't sign off of the capsule in `path`. They lie elsewhere than lock and
+    sign-off, so who writes both of these anew is found out by them."""
+    capsule = read_lock(path)
+    signed = {_signed(library, tag): tree for tag, tree in library.tags().items() if tag.startswith(TAG)}
+    if capsule.id not in signed:
+        return [Drift(field="tag", pinned=None, found=capsule.id)]
+    return drifts(signed[capsule.id], capsule.harness.id, "tag.harness")
+
+
+def _signed(library: Library, tag: str) -> str:
+    """The id of the capsule that a tag signs off: the last word of its first line."""
+    return library.message_of(tag).partition("\n")[0].rpartition(" ")[2]
 
 
 def _message(release: Release) -> str:

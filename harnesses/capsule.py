@@ -77,7 +77,8 @@ class JudgePin(Pin):
 
 
 class ImagePin(Pin):
-    """What is inside a sandbox: the image by content, and the versions installed in it.
+    """What is inside a sandbox: the image, and the versions installed in it. `digest` is Docker's id, which is over the
+    content; on the local back end it is that of the recipe alone.
 
     `deb` are Debian packages, `pip` Python packages that the agent can import, `graders` those that checks import.
     """
@@ -165,7 +166,8 @@ class EvidencePin(Pin):
 
 class Capsule(Pin):
     """Everything that a generation round depends on. `files` are the capsule's own beside the lock; `settings` is what
-    its config says of anything but models and prices; `prices_on` is the day (ISO 8601) that the prices are of."""
+    its config says of anything but models and prices; `prices_on` is the day (ISO 8601) that the prices are of.
+    `held_out` are the tasks that its run imports for other splits than train: hash → sha256 of the instruction."""
 
     version: Literal[1] = CAPSULE_VERSION
     harness: HarnessPin
@@ -174,6 +176,7 @@ class Capsule(Pin):
     machine: MachinePin
     tasks: TaskSetPin
     program: ProgramPin
+    held_out: dict[Sha256, Sha256] = {}
     prices: dict[str, PricePin]
     prices_on: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     seed: int

@@ -19,7 +19,7 @@ Format = Literal["trl", "verl", "swift", "llamafactory", "tokens"]
 
 
 def distil(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a round's.")],
     harness: Annotated[str, typer.Argument(metavar="HARNESS", help="Name or id of the harness.")],
     seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
     recipe: Annotated[
@@ -37,10 +37,14 @@ def distil(
 ) -> None:
     """Trains a student on the teacher's rollouts under a harness, and measures it with its untrained control.
 
+    In a run the teacher plays what is missing. Of a round the first accepted rollouts are taken, as many as the recipe
+    wants; the student stays in the round's folder.
+
     \b
     Examples:
       evolver distil runs/demo beta1 --seed 1 --recipe demo
       evolver distil runs/demo beta1 --test-tasks 100 --test-tasks 50@beta2
+      evolver distil rounds/first best --recipe demo
     """
     import os
 
@@ -140,7 +144,7 @@ def export(
     notes = annotated(found, store.all(Annotation))
     scored = notes.scored
     if not scored:
-        raise UsageError(f"{run} has no train rollout under {harness}: `evolver distil {run} {harness}` makes them")
+        raise UsageError(f"{run} has no train rollout under {harness}; in a run `evolver distil` makes them")
     played = library.get(harness_id)
     library.close()
     if format == "tokens":
@@ -173,7 +177,7 @@ def sealed_instructions(config: RunConfig) -> frozenset[str]:
 
 def material(store: Store, harness_id: str) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:
     """What a student may learn from: task id → instruction, and the teacher's train attempts with their cards; of a
-    generation round those that it accepted."""
+    generation round those of training tasks that it accepted."""
     from evolver.ground import tasks_of
     from evolver.rounds.reader import is_round, taught_in
 

@@ -27,6 +27,7 @@ from evolver.lab import Attempt, Lab
 from evolver.models.openai import OpenAIModel
 from evolver.race import record_evaluation
 from evolver.records import Distillation, Rollout, Scorecard
+from evolver.rounds.reader import is_round, taught_in
 from training.checkpoints import base_checkpoint, require_positions
 from training.cost import shape_of, training_flop
 from training.filter import as_lines
@@ -81,9 +82,8 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     """
     base = base_checkpoint(recipe.base)
     require_positions(base, recipe.window_tokens)
-    scored = await _rollouts(lab, harness_id, splits.train, recipe)
+    instructions, scored = await _material(lab, harness_id, splits.train, recipe)
     renderer = open_renderer(base, recipe.render)
-    instructions = {task.id: task.instruction for task in splits.train}
     sealed = frozenset(task.instruction for task in splits.test)
     notes = await _reasoned(lab, instructions, scored, recipe, say)
     rows = build_rows(lab.harness(harness_id), instructions, notes.scored, renderer, recipe, sealed)
@@ -120,6 +120,18 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     if lab.store.get(Distillation, record.id) is None:
         lab.record(record)
     return record
+
+
+async def _material(
+    lab: Lab, harness_id: str, tasks: Sequence[Task], recipe: Recipe
+) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:
+    """Task id → instruction, and the rollouts to learn from: the first that a generation round accepted, or the
+    teacher's on these tasks."""
+    if not is_round(lab.store.path):
+        return {task.id: task.instruction for task in tasks}, await _rollouts(lab, harness_id, tasks, recipe)
+    if recipe.equal == "budget":
+        raise UsageError("equal: budget counts attempts, and of a round only accepted ones are learned from: accepted")
+    return taught_in(lab.store.path, harness_id, recipe.n_rollouts)
 
 
 async def _rollouts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -51,7 +51,7 @@ class Contents:
     """What a capsule is made of: `settings` is its config.toml, `config` the same with the prices, checked.
 
     `tasks` are those of `task_list`, in its order; `files` are the digests of the capsule's own files. `grading` is the
-    image that checks run on; absent, it is that of the attempts.
+    image that checks run on; absent, it is that of the attempts. `held_out` is as in the lock.
     """
 
     harness: Harness
@@ -64,6 +64,7 @@ class Contents:
     image: ImagePin
     files: Digests
     grading: ImagePin | None = None
+    held_out: Digests = field(default_factory=dict)
 
 
 def pinned(contents: Contents) -> Capsule:
@@ -75,6 +76,7 @@ def pinned(contents: Contents) -> Capsule:
         judge=None if config.judge is None else judge_pin(config.judge),
         machine=machine_pin(config, harness, (contents.image, contents.grading or contents.image)),
         tasks=task_set_pin(contents.task_list.name, contents.tasks),
+        held_out=contents.held_out,
         program=program_of(config),
         prices=contents.prices.prices,
         prices_on=contents.prices.prices_on,

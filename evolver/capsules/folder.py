@@ -119,7 +119,17 @@ def is_own(task: Task) -> bool:
 
 
 def is_released(path: Path) -> bool:
-    return (path / RELEASE).is_file()
+    """Whether it was signed off; a sign-off that can't be read, or says anything else, is none."""
+    try:
+        release = read_release(path)
+    except UsageError:
+        return False
+    return release is not None and release.verdict == "released"
+
+
+def read_release(path: Path) -> Release | None:
+    """The sign-off; None while there is none. Raises `UsageError` for one that can't be read."""
+    return read_part(path / RELEASE, Release) if (path / RELEASE).is_file() else None
 
 
 def read_lock(path: Path) -> Capsule:

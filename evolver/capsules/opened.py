@@ -21,7 +21,6 @@ from evolver.capsules import folder
 from evolver.capsules.program import sha256
 from evolver.config import RunConfig
 from evolver.errors import UsageError
-from evolver.records import Release
 from harnesses.capsule import Capsule, Drift, Pin, PriceList, TaskList, TaskPin, drifts
 from harnesses.harness import Harness
 from harnesses.tree import HarnessError, harness_from_files, read_files
@@ -70,11 +69,11 @@ def open_capsule(path: Path, *, released: bool = True) -> OpenedCapsule:
     """The capsule in `path`. Raises `Drifted` when anything differs from what it pins, and `UsageError` when there is
     none, or one that was never released (unless `released` is False)."""
     capsule = folder.read_lock(path)
-    if released and not folder.is_released(path):
-        raise UsageError(f"{path} was never released: run its `evolver freeze` again, which says why")
     found = verify(path)
     if found:
         raise Drifted(path, found)
+    if released and not folder.is_released(path):
+        raise UsageError(f"{path} was never released: run its `evolver freeze` again, which says why")
     prices = folder.read_part(path / folder.PRICES, PriceList)
     return OpenedCapsule(
         capsule=capsule,
@@ -175,11 +174,10 @@ class _Comparison:
     def _lock_and_sign_off(self) -> None:
         written = (self._path / folder.LOCK).read_bytes()
         self._found += drifts(sha256(folder.document(self._capsule)), sha256(written), folder.LOCK)
-        file = self._path / folder.RELEASE
-        if file.is_file():
-            release = self._readable(folder.RELEASE, lambda: folder.read_part(file, Release))
-            if release is not None:
-                self._found += drifts(release.capsule_id, self._capsule.id, f"{folder.RELEASE}.capsule_id")
+        release = self._readable(folder.RELEASE, lambda: folder.read_release(self._path))
+        if release is not None:
+            self._found += drifts(release.capsule_id, self._capsule.id, f"{folder.RELEASE}.capsule_id")
+            self._found += drifts("released", release.verdict, f"{folder.RELEASE}.verdict")
 
     def _files(self) -> None:
         named = {drift.field.partition(".")[0] for drift in self._found}

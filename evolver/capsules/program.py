@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ".ci/constraints.txt"
 DISTRIBUTION = "harness-evolver"
 PACKAGES = ("harnesses", "devset", "evolver")
-STUDENTS = "training"  # plays, where the teacher is a student
+STUDENTS, EXTRA = "training", "train"  # of the source and of the dependencies, play too where the teacher is a student
 CHECKS = "devset/checks"
 APART = (f"{CHECKS}/", "devset/tasks/", "harnesses/seeds/")  # pinned where they are used: with tasks and harnesses
 
@@ -27,7 +27,7 @@ def program_pin(student: bool = False) -> ProgramPin:
     constraints = ROOT / CONSTRAINTS
     return ProgramPin(
         python=platform.python_version(),
-        packages=_dependencies(),
+        packages=_dependencies(student),
         constraints_sha256=sha256(constraints.read_bytes()) if constraints.is_file() else None,
         source=source_digests(ROOT, (*PACKAGES, STUDENTS) if student else PACKAGES),
     )
@@ -50,11 +50,19 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _dependencies() -> Versions:
-    """Package → installed version of what the core depends on."""
+def _dependencies(student: bool) -> Versions:
+    """Package → installed version of what the core depends on, and of what plays a `student`; without what lacks."""
     try:
-        wanted = [line for line in requires(DISTRIBUTION) or [] if "extra ==" not in line]
+        lines = requires(DISTRIBUTION) or []
     except PackageNotFoundError:  # run from a bare checkout
         return {}
+    wanted = [line for line in lines if "extra ==" not in line or (student and f'extra == "{EXTRA}"' in line)]
     names = sorted(re.split(r"[^A-Za-z0-9._-]", line)[0] for line in wanted)
-    return {name: version(name) for name in names}
+    return {name: found for name in names if (found := _version(name)) is not None}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

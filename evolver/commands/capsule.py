@@ -145,6 +145,9 @@ def verify(
     image: Annotated[bool, typer.Option(help="Look into a sandbox: image digest and installed packages.")] = True,
     as_json: AsJson = False,
 ) -> None:
+    run: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run that it was frozen in: look for its tag there.")
+    ] = None,
     """Says exactly what is no longer as it was frozen, and exits with 1 when anything is: the capsule's bytes, the
     tasks and their checks, this program, the image and the packages in it.
 
@@ -153,6 +156,7 @@ def verify(
       evolver capsule verify runs/mine/capsules/beta1-1
       evolver capsule verify runs/mine/capsules/beta1-1 --no-image --json
     """
+      evolver capsule verify capsules/beta1-1 --run runs/mine
     import asyncio
 
     from evolver.capsules import is_released, read_lock
@@ -161,6 +165,8 @@ def verify(
     capsule, found = read_lock(path), drifts_of(path)
     unlooked = "" if image else "not looked at"
     if image:
+    if run is not None:
+        found += _tag_drifts(run, path)
         try:
             found += asyncio.run(_image_drifts(path, capsule))
         except NotReady as error:
@@ -180,6 +186,17 @@ def verify(
 
 async def _image_drifts(path: Path, capsule: Capsule) -> Sequence[Drift]:
     """On the pinned back end, in the environment of the capsule's tree; one that can't be read is a drift already."""
+def _tag_drifts(run: Path, path: Path) -> Sequence[Drift]:
+    from evolver.commands.harness import open_library
+    from evolver.freeze import tag_drifts
+
+    library = open_library(run)
+    try:
+        return tag_drifts(library, path)
+    finally:
+        library.close()
+
+
     from evolver.capsules import verify_machine
     from evolver.capsules.folder import HARNESS
     from evolver.sandboxes import open_backend

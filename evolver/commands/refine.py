@@ -23,7 +23,7 @@ UNSEEN = ("select", "test")  # what decides and what is reported feeds no round
 
 def refine(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The forged set that was played.")],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of teachers and students on it.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs and rounds in which it was played.")],
     out: Annotated[Path, typer.Option(help="The settings of the next round are written here.")],
     uniform: Annotated[bool, typer.Option("--uniform", help="The control: same budget, nothing weighted.")] = False,
     as_json: AsJson = False,
@@ -36,8 +36,8 @@ def refine(
 
     \b
     Examples:
-      evolver forge refine ../forged runs/teacher runs/student --out round-2.toml
-      evolver forge refine ../forged runs/teacher runs/student --out control.toml --uniform
+      evolver forge refine ../forged rounds/first runs/student --out round-2.toml
+      evolver forge refine ../forged rounds/first runs/student --out control.toml --uniform
       evolver forge make ../round-2 --n 2000 --settings round-2.toml
     """
     from devset.forge.lanes import Lanes
@@ -54,8 +54,11 @@ def refine(
     cards = _cards(runs)
     played = _skills_of_tasks([card.key.task_id for card in cards], families) | {row.id: row.skills for row in rows}
     found = weakness(cards, played, _is_student, lambda skill: _app(skill, families))
+    named = ", ".join(map(str, runs))
     if not any(gap.n_student for gap in found.cells):
-        raise UsageError(f"{', '.join(map(str, runs))}: no scored attempt of a student on a task of known skills")
+        raise UsageError(f"{named}: no scored attempt of a student on a task of known skills")
+    if all(gap.raw is None for gap in found.cells):
+        raise UsageError(f"{named}: no skill that both teacher and student tried: name a run or round of each")
     after = (
         uniform_settings(before) if uniform else next_settings(found, before, list(Lanes(families, before).families))
     )
@@ -117,10 +120,14 @@ def gain(
 
 
 def _cards(runs: Sequence[Path]) -> list[Scorecard]:
+    """Of runs, and of generation rounds, whose units are in their shards."""
     from evolver.records import Scorecard
+    from evolver.rounds.reader import is_round, scorecards
     from evolver.store import Store
 
-    return [card for run in runs for card in Store.open(run).all(Scorecard) if card.key.split not in UNSEEN]
+    found = [card for run in runs for card in Store.open(run).all(Scorecard)]
+    found += [card for run in runs if is_round(run) for card in scorecards(run)]
+    return [card for card in found if card.key.split not in UNSEEN]
 
 
 def _skills_of_tasks(ids: Sequence[str], families: Mapping[str, Family]) -> dict[str, tuple[str, ...]]:

@@ -149,10 +149,6 @@ class RolloutWorker:
 
     async def _played(self, unit: Planned, task: Task, meter: Meter) -> tuple[Rollout, Scorecard]:
         bench, config = self.bench, self.bench.opened.config
-        pinned = bench.opened.capsule.machine.image.digest
-        _require(
-            self._spec.capsule, "machine.image.digest", pinned, await bench.sandboxes.prepare(bench.harness.environment)
-        )
         job = Job(
             key=RolloutKey(
                 purpose="train",
@@ -175,6 +171,7 @@ class RolloutWorker:
         with watched(bench.store.path, job) as shown:
             rollout, state = await run_rollout(shown, bench.sandboxes, bench.store.put_blob)
         if rollout.image_digest:  # "" where no machine was had
+            pinned = bench.opened.capsule.machine.image.digest
             _require(self._spec.capsule, "machine.image.digest", pinned, rollout.image_digest)
         with meter.charged(bench.store, rollout.id):  # what the judge is paid is part of what the unit cost
             scores = [] if state is None else await grades(bench.graders, task, rollout, state, self._keys)

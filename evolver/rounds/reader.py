@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from evolver.capsules import read_lock
+from evolver.capsules.program import sha256
 from evolver.errors import UsageError
 from evolver.records import Rollout, Scorecard
 from evolver.rounds import shards
@@ -45,6 +48,14 @@ def trajectories(round_dir: Path, *, rejected: bool = False, suspect: bool = Fal
                 for row in batch.to_pylist():
                     if row["rollout"] and (rejected or row["verdict"] == "accepted"):
                         yield _trajectory(row)
+
+
+def scorecards(round_dir: Path) -> Iterator[Scorecard]:
+    """Of every unit that was played, accepted or not, shard by shard."""
+    for path in files(round_dir):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH, columns=["scorecard"]):
+                yield from (Scorecard.model_validate_json(text) for text in batch.column(0).to_pylist() if text)
 
 
 def files(round_dir: Path, *, suspect: bool = False) -> list[Path]:
@@ -90,9 +101,19 @@ def is_round(path: Path) -> bool:
     return Manifest.of(path).is_open
 
 
-def taught_in(round_dir: Path, harness_id: str) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:
-    """What a student may learn from: task id → instruction, and the accepted rollouts under a harness, with cards."""
-    found = [t for t in trajectories(round_dir) if t.rollout.key.harness_id == harness_id]
+def taught_in(
+    round_dir: Path, harness_id: str, limit: int | None = None
+) -> tuple[dict[str, str], list[tuple[Rollout, Scorecard]]]:
+    """What a student may learn from: task id → instruction, and the first `limit` accepted rollouts of training tasks
+    under a harness, with cards. What asks for what the capsule's run holds out of training is left out."""
+    held_out = set(read_lock(round_dir).held_out.values())
+    taught = (
+        t
+        for t in trajectories(round_dir)
+        if (t.rollout.key.harness_id, t.rollout.key.split) == (harness_id, "train")
+        and sha256(t.instruction.encode()) not in held_out
+    )
+    found = list(islice(taught, limit))
     instructions = {t.rollout.key.task_id: t.instruction for t in found}
     return instructions, [(t.rollout, t.scorecard) for t in found]
 

@@ -86,7 +86,7 @@ async def generate(wanted: Wanted, tell: Tell, say: Callable[[str], None]) -> Cl
     """
     _require_same_capsule(wanted)
     opened = open_capsule(wanted.capsule)
-    source = source_of(wanted.task_set)
+    source = source_of(wanted.task_set, opened.capsule.held_out)
     refs = source.refs()
     config = opened.config
     make_folder(wanted.out)

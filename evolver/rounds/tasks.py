@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Protocol
 
 from devset.directory import TaskError, read_task_dir
-from devset.splits import SEALED, UnknownTask, find_task, load_split
+from devset.splits import SEALED, UnknownTask, find_task, load_split, split_of
 from devset.task import SPLITS, Task, task_hash
 from evolver.admission import read_admissions
 from evolver.errors import UsageError
@@ -46,17 +47,24 @@ class SplitTasks:
 
 
 class FolderTasks:
-    """The admitted tasks of a directory, read one by one as they are played. They are training tasks."""
+    """The admitted tasks of a directory, read one by one as they are played: for training, but those that say that
+    training never sees them, which have no split. `held_out` (hashes), and ids of our own tasks of other splits, are
+    refused."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, held_out: Container[str] = ()) -> None:
         self.name = str(folder)
-        self._folder = folder
+        self._folder, self._held_out = folder, held_out
 
     def refs(self) -> list[TaskRef]:
         found = read_admissions(self._folder / VERDICTS)
         refs = [TaskRef(one.task_id, one.task_hash) for one in found.values() if one.admitted and not one.lost]
         if not refs:
             raise UsageError(f"{self._folder}: no admitted task; `evolver tasks admit {self._folder}` tries them")
+        if held := [r.id for r in refs if r.hash in self._held_out or split_of(r.id) not in (None, "train")]:
+            raise UsageError(
+                f"{self._folder}: {len(held)} of {len(refs)} tasks are held out of training by the capsule's run or "
+                f"by our splits ({', '.join(held[:3])}): give a directory without them"
+            )
         return sorted(refs)
 
     def task(self, ref: TaskRef) -> Task:
@@ -64,15 +72,16 @@ class FolderTasks:
             task = read_task_dir(self._folder / ref.id)
         except TaskError as error:
             raise UsageError(str(error)) from error
-        return _same(task, ref, self.name).model_copy(update={"split": "train"})
+        split = "train" if task.seen_in_training else None
+        return _same(task, ref, self.name).model_copy(update={"split": split})
 
 
-def source_of(name: str) -> TaskSource:
-    """A split's name, or a directory's path. Raises UsageError for anything else."""
+def source_of(name: str, held_out: Container[str] = ()) -> TaskSource:
+    """A split's name, or a directory's path. Raises UsageError for anything else. `held_out` as in `FolderTasks`."""
     if name in SPLITS:
         return SplitTasks(name)
     if Path(name).is_dir():
-        return FolderTasks(Path(name).resolve())
+        return FolderTasks(Path(name).resolve(), held_out)
     known = ", ".join(split for split in SPLITS if split not in SEALED)
     raise UsageError(f"--tasks {name}: neither a split ({known}) nor a directory of tasks")
 

@@ -16,7 +16,7 @@ from evolver.config import ModelSpec, Price, RunConfig
 from evolver.intervals import wilson
 from evolver.records import Release
 from evolver.sandboxes import open_backend
-from harnesses.capsule import EvidencePin, ImagePin, PriceList, PricePin, StatedInterval, TaskList, TaskPin
+from harnesses.capsule import Digests, EvidencePin, ImagePin, PriceList, PricePin, StatedInterval, TaskList, TaskPin
 from harnesses.tree import read_tree, seed_path
 
 PRICE = Price(input=0.5, output=2.0)  # of the demonstrator, so that its rounds have a bill
@@ -44,6 +44,7 @@ def write_made_capsule(
     backend: str,
     images: tuple[ImagePin, ImagePin] = (FAKE_IMAGE, FAKE_IMAGE),
     teacher: ModelSpec | None = None,
+    held_out: Digests | None = None,
 ) -> Path:
     harness, tasks = read_tree(seed_path(seed)), load_split("select", 2)
     models = {} if teacher is None else {"teacher": teacher}
@@ -72,6 +73,7 @@ def write_made_capsule(
         image=images[0],
         grading=images[1],
         files={},
+        held_out=held_out or {},
     )
     capsule = write_capsule(contents, path)
     (path / RELEASE).write_bytes(

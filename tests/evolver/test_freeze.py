@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from evolver.capsules import Drifted, open_capsule, verify
+from evolver.capsules import Drifted, open_capsule, read_lock, verify
 from evolver.capsules.evidence import expected_success, outcome, promotion_of
-from evolver.config import Price
+from evolver.capsules.folder import document, own_files, read_part
+from evolver.capsules.program import sha256
+from evolver.config import Price, TaskLimitsConfig
 from evolver.errors import NotReady, ProviderFailed, UsageError
-from evolver.freeze import Wanted, capsules_of, check, freeze, replay
+from evolver.freeze import Wanted, capsules_of, check, freeze, replay, tag_drifts
 from evolver.intervals import success_interval
 from evolver.lab import Lab
 from evolver.protocols import Request
@@ -21,11 +23,13 @@ from evolver.records import Freeze, Interval, Release, Rollout, Scorecard
 from evolver.report import report
 from evolver.store import Store
 from evolver.testing import FailingModel
+from harnesses.capsule import PriceList
 from harnesses.library import UnknownHarness
 from tests.evolver.cards import a_card
 from tests.evolver.frozen_run import ALPHA, BETA1, hashed_tasks, lab_of, machines, promoted
 from tests.evolver.sample_run import candidate, ci, decision
 from tests.evolver.test_cli import called
+from tests.evolver.test_ground import folder, imported, verdict
 from tests.evolver.test_loop import Crash, CrashAfter
 
 WANTED = Wanted("beta1", "b-1")
@@ -206,6 +210,35 @@ async def test_a_capsule_is_replayed_without_its_run(tmp_path: Path) -> None:
     assert bad.found.faults and "in the confirmation lets" in bad.found.faults[0]
     with pytest.raises(Drifted, match=r"machine\.image\.digest"):
         await replay(lab_of(tmp_path / "other", sandboxes=machines(digest="sha256:new")), opened, 6, 1)
+
+
+async def test_g25_what_the_run_imports_to_compare_by_is_pinned(tmp_path: Path) -> None:
+    tasks = {split: imported(number) for number, split in enumerate(("train", "select", "test"))}
+    places = {split: (folder(tmp_path / split, [task], [verdict(task)]),) for split, task in tasks.items()}
+    limits = TaskLimitsConfig.model_validate({"dev": 12, "select": 10, "imported": places})
+    await frozen(promoted(tmp_path / "run", tasks=limits))
+    asked = {tasks[split].hash: sha256(tasks[split].instruction.encode()) for split in ("select", "test")}
+    assert read_lock(tmp_path / "run/capsules/b-1").held_out == asked
+
+
+async def test_lock_and_sign_off_that_are_written_anew_together_have_no_tag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = promoted(tmp_path / "run")
+    path = tmp_path / "run/capsules/b-1"
+    release = await frozen(lab)
+    assert tag_drifts(lab.library, path) == []
+    words = ("capsule", "verify", str(path), "--no-image", "--run", str(tmp_path / "run"))
+    assert called(capsys, *words)[0] == 0
+    prices = path / "prices.json"
+    prices.write_text(prices.read_text().replace('"output": 2.0', '"output": 9.0'))
+    pinned = read_part(prices, PriceList).prices
+    forged = read_lock(path).model_copy(update={"prices": pinned, "files": own_files(path)})
+    (path / "capsule.json").write_bytes(document(forged))
+    (path / "release.json").write_bytes(document(release.model_copy(update={"capsule_id": forged.id})))
+    assert verify(path) == [] and open_capsule(path).id == forged.id
+    code, out, _ = called(capsys, *words)
+    assert (code, out) == (1, f"tag: (not there) → {forged.id}\n")
 
 
 def test_an_annotated_tag_has_its_message(tmp_path: Path) -> None:

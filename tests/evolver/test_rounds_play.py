@@ -37,8 +37,6 @@ from evolver.rounds.watch import Schedule, Watch
 from evolver.score import score_of
 from evolver.store import Store
 from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes
-from harnesses.library import Library
-from harnesses.tree import Tree
 from tests.evolver.graded_task import task
 from tests.evolver.round_capsule import PRICE, write_made_capsule
 from training.cli import export
@@ -143,14 +141,8 @@ def test_the_same_unit_says_the_same_whoever_plays_it(tmp_path: Path) -> None:
     assert {str(r["attempt"]) for r in one}.isdisjoint(str(r["attempt"]) for r in other)
 
 
-def test_g40_an_image_that_was_built_anew_refuses_the_lease(tmp_path: Path) -> None:
-    class Rebuilt(FakeSandboxes):
-        async def prepare(self, environment: object) -> str:
-            return "sha256:other"
-
+def test_g40_a_unit_that_was_played_on_another_image_refuses_the_lease(tmp_path: Path) -> None:
     with pytest.raises(Drifted, match=r"machine\.image\.digest: sha256:fake → sha256:other"):
-        rows(worker(tmp_path, boxes=Rebuilt()), lease())
-    with pytest.raises(Drifted, match="sha256:other"):  # it is built anew while a unit plays
         rows(worker(tmp_path, boxes=machines("sha256:other")), lease())
 
 
@@ -259,13 +251,14 @@ def test_g36_a_judge_is_paid_once_for_each_attempt_also_for_one_that_is_cut_shor
 
 
 def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:
-    """A whole round of six units under the capsule."""
+    """A whole round of six units under the capsule, with its copy of it."""
 
     class Spec:
         async def open(self, name: str) -> RolloutWorker:
             return make()
 
-    opened = open_capsule(path / "capsule")
+    opened = make().bench.opened
+    _keep_capsule(Wanted(path / "capsule", "listed", path / "round"), opened)
     plan = Plan(opened.id, "capsule", opened.harness.id, opened.config.teacher_id, "listed", REFS, 6, 4)
     round_ = Round.open(path / "round", plan)
 
@@ -282,11 +275,7 @@ def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:
 
 def test_a_round_is_read_and_exported_like_a_run(tmp_path: Path) -> None:
     make = lambda: worker(tmp_path, values={"t-1": 0.0})  # noqa: E731
-    harness = make().bench.harness
     played(tmp_path, make).close()
-    library = Library(tmp_path / "round" / "library")
-    library.add(Tree(harness.files, harness.executable), name="best")
-    library.close()
     view = read_round(tmp_path / "round")
     assert (view.state, view.accepted, dict(view.rejections)) == ("complete", 2, {"state": 2, "duplicate": 2})
     kept = list(trajectories(tmp_path / "round"))
@@ -294,7 +283,7 @@ def test_a_round_is_read_and_exported_like_a_run(tmp_path: Path) -> None:
         {"t-0", "t-2"}, key=[t.rollout.key.task_id for t in kept].index
     )
     assert all(t.capsule_id == view.capsule_id and t.worker == "w-0" for t in kept)
-    export(tmp_path / "round", "best", "trl", tmp_path / "rows")
+    export(tmp_path / "round", "capsule", "trl", tmp_path / "rows")
     written = pq.read_table(next((tmp_path / "rows").glob("*.parquet"))).to_pylist()
     assert len(written) == 2 and TASKS[0].instruction in json.dumps(written, default=str)
 

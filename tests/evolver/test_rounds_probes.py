@@ -1,5 +1,5 @@
-"""Looks at the endpoint, whose baseline is whole, and at the judge: its cases are units that it failed and that it
-passed, and each kind tells of its own drift."""
+"""Looks at the endpoint, whose baseline is whole; at the judge: its cases are units that it failed and that it passed,
+and each kind tells of its own drift; and at what is installed on the machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evolver.config import JudgeConfig, OpenAISpec
 from evolver.controls import NoopModel
 from evolver.errors import ProviderFailed
 from evolver.graders.judge import ASKS
-from evolver.protocols import Model, Request
+from evolver.protocols import Finding, Model, Request
 from evolver.records import Completion, Rollout, Score, Usage
 from evolver.rounds.attempts import Attempts
 from evolver.rounds.bench import Bench
@@ -30,6 +30,8 @@ from evolver.rounds.watch import LENIENT, STRICT
 from evolver.score import score_of
 from evolver.store import Store
 from evolver.testing import FakeSandboxes
+from harnesses.capsule import ImagePin
+from tests.evolver.frozen_run import PACKAGES, machines
 from tests.evolver.graded_task import rollout
 from tests.evolver.judged_task import NEAT, judged
 from tests.evolver.round_capsule import write_made_capsule
@@ -163,3 +165,23 @@ def test_what_no_judge_scored_is_no_case(tmp_path: Path) -> None:
     keep_case(bench, "0" * 64, REF, played, [score_of(NEAT, None, "no answer", "judge:m:v1")])
     keep_case(bench, "1" * 64, REF, played, [score_of(NEAT, 1.0, "compared", "program")])
     assert looked(bench, tmp_path) == {}
+
+
+def test_g40_what_is_installed_is_asked_of_a_new_machine_at_every_look(tmp_path: Path) -> None:
+    image = ImagePin(digest="sha256:fake", **PACKAGES)
+    capsule = open_capsule(write_made_capsule(tmp_path / "capsule", "beta1", "local", (image, image)))
+    store = Store.create(tmp_path / "round", capsule.config)
+    (tmp_path / "round" / "attempts").mkdir()
+    journal = Attempts.of(tmp_path / "round").journal(1)
+
+    def environment(boxes: FakeSandboxes) -> list[Finding]:
+        bench = Bench(capsule, store, boxes, (), NoopModel(), Source())
+        return list(asyncio.run(probe("environment", bench, [], Meter(journal, lambda *of: 0.0))))
+
+    assert [(one.name, one.off) for one in environment(machines())] == [("image", False)]
+    [changed] = environment(machines({**PACKAGES, "pip": {"lxml": "0.1"}}))
+    assert changed.off and changed.at_once and "machine.image.pip.lxml: 6.1.3 → 0.1" in changed.detail
+    [rebuilt] = environment(machines(digest="sha256:rebuilt"))
+    assert rebuilt.off and "machine.image.digest: sha256:fake → sha256:rebuilt" in rebuilt.detail
+    assert environment(FakeSandboxes()) == []  # a machine that can't say
+    journal.close()

@@ -149,8 +149,11 @@ def test_commands_read_runs_and_leave_the_next_rounds_settings(
     code, _, err = called(capsys, *words)
     assert code == 2 and "no scored attempt of a student" in err
     for row in read_rows(forged):
-        for model in (TEACHER, STUDENT):
-            store.append(card(model, row.id, (model == TEACHER,) * len(row.skills)))
+        store.append(card(STUDENT, row.id, (False,) * len(row.skills)))
+    code, _, err = called(capsys, *words)
+    assert code == 2 and "no skill that both teacher and student tried" in err and not out.exists()
+    for row in read_rows(forged):
+        store.append(card(TEACHER, row.id, (True,) * len(row.skills)))
     store.append(card(STUDENT, "files.rename-3000", (False,), split="test"))  # is not looked at
     code, said, err = called(capsys, *words)
     assert code == 0 and "the widest of" in said and "0 of them failed on our side" in err

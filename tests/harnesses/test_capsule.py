@@ -33,6 +33,7 @@ WHOLE: dict[str, JsonValue] = {
         "image": IMAGE, "grading": IMAGE,
     },
     "tasks": {"name": "select", "n": 10, "sha256": SHA, "rubrics_sha256": SHA, "checks": {"files.py": SHA}},
+    "held_out": {SHA: SHA},
     "program": {
         "python": "3.11.7", "packages": {"openai": "3.1"}, "constraints_sha256": SHA, "source": {"evolver/x.py": SHA},
     },

@@ -28,6 +28,7 @@ from tests.evolver.test_cli import called
 from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
 from training.distil import Splits, distil
 from training.recipe import Recipe, StudentSampling
+from tests.evolver.test_rounds_play import played, worker
 from training.student import open_student
 
 pytestmark = pytest.mark.train
@@ -200,3 +201,20 @@ async def test_a_window_that_the_base_lacks_is_refused_before_the_teacher_plays(
     with pytest.raises(UsageError, match="set the recipe's window_tokens"):
         await distil(here, root(here), splits(), small.model_copy(update={"window_tokens": 4_096}), 0, print)
     assert here.store.all(Rollout) == []
+
+
+def test_of_a_round_its_accepted_rollouts_teach_and_none_is_played_for_it(tmp_path: Path, small: Recipe) -> None:
+    made = worker(tmp_path, values={"t-1": 0.0})
+    harness, place = made.bench.harness.id, tmp_path / "round"
+    played(tmp_path, lambda: worker(tmp_path, values={"t-1": 0.0})).close()
+    machines = FakeSandboxes(lambda: FakeSandbox({"ls": Ran(0, "a.txt")}, SCREEN))
+    priced = ScriptedModel([LIST, DONE] * 4, model_id="demonstrator")
+    parts = (machines, [FakeGrader({"done": 1.0})], priced, LocalExecutor(1))
+    here = Lab(Store.open(place), Library(place / "library"), *parts)
+    asked = Splits(train=(), test=splits().test[:1])
+    found = asyncio.run(distil(here, harness, asked, small, 0, print))
+    assert (found.rows, found.trained_tokens > 0, found.dropped) == (2, True, {})
+    assert {rollout.key.purpose for rollout in here.store.all(Rollout)} == {"test"}
+    assert (place / found.checkpoint / "trained.json").is_file()
+    with pytest.raises(UsageError, match="equal: budget"):
+        asyncio.run(distil(here, harness, asked, small.model_copy(update={"equal": "budget"}), 0, print))
