@@ -47,9 +47,8 @@ def place(home: Path, gt: Path, live: Path, harbor: Path) -> None:
     shutil.rmtree(harbor, ignore_errors=True)
     revive(home, live)
     shutil.copytree(gt / "tests", harbor / "tests")
-    for folder in ("logs/verifier", "logs/artifacts", "logs/agent", "bin"):
+    for folder in ("logs/verifier", "logs/artifacts", "logs/agent"):
         (harbor / folder).mkdir(parents=True)
-    (harbor / "bin/python").symlink_to(sys.executable)  # Debian has python3 alone
 
 
 def run_tests(config: dict[str, object], live: Path, harbor: Path) -> str:
@@ -58,7 +57,7 @@ def run_tests(config: dict[str, object], live: Path, harbor: Path) -> str:
     workdir.mkdir(parents=True, exist_ok=True)
     env = {
         **{name: os.environ[name] for name in ("LANG", "TZ", "PYTHONPATH") if name in os.environ},
-        "PATH": f"{harbor / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(live),
         "PYTHONDONTWRITEBYTECODE": "1",
         **{str(name): str(value) for name, value in dict(config["env"]).items()},  # type: ignore[call-overload]

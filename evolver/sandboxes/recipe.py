@@ -23,8 +23,8 @@ INSIDE = "/opt/evolver/inside"
 
 # What an agent can do without is no part of the base (xdotool, say): an environment adds it, and another leaves it out.
 TERMINAL_PACKAGES = (
-    "python3", "python3-pil", "python3-lxml", "git", "ripgrep", "jq", "sqlite3", "zip", "unzip", "xz-utils", "bzip2",
-    "less", "file", "procps", "psmisc", "ca-certificates", "tree", "bc", "nano", "curl",
+    "python3", "python-is-python3", "python3-pil", "python3-lxml", "git", "ripgrep", "jq", "sqlite3", "zip", "unzip",
+    "xz-utils", "bzip2", "less", "file", "procps", "psmisc", "ca-certificates", "tree", "bc", "nano", "curl",
 )  # fmt: skip
 DESKTOP_PACKAGES = (
     "xvfb", "openbox", "pcmanfm", "mousepad", "chromium", "xdg-utils", "xclip", "x11-utils",
