@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode
@@ -11,12 +14,14 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboards import theme, views
+from dashboards import theme, views, words
 from dashboards.logs import stamp_of
 from dashboards.queries import Run, find_runs, open_run
 from dashboards.views import Story
 from evolver.config import DemonstratorSpec
 from evolver.errors import UsageError
+from evolver.live import worker
+from evolver.records import Interval
 from evolver.report import teacher_line
 from evolver.tables import Table
 
@@ -97,7 +102,8 @@ def draw(
     bar: bool = False,
 ) -> None:
     """A chart with words that can be read on the reader's theme; `alt` is the sentence that it says. Marks are chosen
-    by click, box or lasso, or with `points_only` by click; `bar` shows the chart's own buttons."""
+    by click, box or lasso, or with `points_only` by click; `bar` shows all of the chart's own buttons, else it is the
+    one that saves it as PNG."""
     dark = st.context.theme.type == "dark"
     text, ground = (theme.DARK_TEXT, theme.DARK_PAGE) if dark else (theme.LIGHT_TEXT, theme.LIGHT_PAGE)
     figure.update_layout(font_color=text, legend_font_color=text)
@@ -106,7 +112,12 @@ def draw(
     for note in figure.layout.annotations:
         note.update(font_color=note.font.color or text, bgcolor=ground if note.showarrow else None)
     modes = ("points",) if points_only else ("points", "box", "lasso")
-    config = {"displaylogo": False} if bar else {"displayModeBar": False}
+    config: dict[str, object] = {
+        "displaylogo": False,
+        "toImageButtonOptions": {"filename": key or "figure", "scale": 2},
+    }
+    if not bar:
+        config["modeBarButtons"] = [["toImage"]]
     st.plotly_chart(figure, alt=alt, key=key, on_select=on_select, selection_mode=modes, config=config)
 
 
@@ -122,12 +133,35 @@ def long_text(text: str, name: str, language: str | None = None) -> None:
         )
 
 
+def ends(interval: Interval) -> dict[str, float | None]:
+    """An interval as cells of a CSV file."""
+    return {"point": interval.point, "low": interval.low, "high": interval.high, "n": interval.n}
+
+
+def as_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows with the same keys as a CSV file; None is an empty cell."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
+    table.writeheader()
+    table.writerows(rows)
+    return text.getvalue()
+
+
+def csv_button(name: str, rows: Callable[[], Sequence[Mapping[str, object]]]) -> None:
+    """Offers rows as a CSV file, which is made when it is asked for."""
+    st.download_button(
+        "CSV", lambda: as_csv(rows()), f"{name}.csv", "text/csv", key=f"csv {name}", icon=":material/download:",
+        type="tertiary", on_click="ignore",
+    )  # fmt: skip
+
+
 def card(where: st.delta_generator.DeltaGenerator, label: str, value: str, note: str) -> None:
     """One number with its name; its interval, if it has one, stands below it with the note."""
     head, _, interval = value.partition(" [")
     with where.container(border=True, height="stretch"):
         st.metric(label, head)
-        st.caption(f"95 % interval [{interval} · {note}" if interval else note)
+        said = f"95 % interval [{interval} · {note}" if interval else note
+        st.caption(said.replace("$", r"\$"))  # else two of them enclose a formula
 
 
 def words_table(table: Table) -> None:
@@ -178,10 +212,15 @@ def _choose(runs: list[Path]) -> Path:
 def _freshness() -> None:
     """Polls the files only; the page itself changes when the reader asks for it."""
     run: Run = st.session_state["shown_run"]
-    ended = run.ending()
-    state = "running or stopped without a word" if ended is None else f"ended: {ended.reason}"
-    st.caption(f"{run.count() + run.sealed:,} rollouts · {state}", text_alignment="right")
-    if stamp_of(run.path) != run.stamp and st.button("new records · show", icon=":material/refresh:"):
+    driver, ended, now = worker(run.path), run.ending(), stamp_of(run.path)
+    state = (
+        f"process {driver} is working on it" if driver is not None
+        else "running or stopped without a word" if ended is None else f"ended: {ended.reason}"
+    )  # fmt: skip
+    written = max(moment for _, moment, _ in now) / 1e9
+    said = (f"{run.count() + run.sealed:,} rollouts", state, f"updated {words.ago(time.time() - written)}")
+    st.caption(" · ".join(said), text_alignment="right")
+    if now != run.stamp and st.button("new records · show", icon=":material/refresh:"):
         st.rerun()
 
 

@@ -58,10 +58,10 @@ def _decision(story: Story, decision: Decision | None) -> list[str]:
     lines = [f"**effect** {words.points(effect)} against {against} ({where}, {effect.n if effect else 0} paired tasks)"]
     if decision.cumulative is not None:
         lines.append(f"**against the root** {words.points(decision.cumulative)}, n = {decision.cumulative.n}")
-    noise, moved = words.share(decision.flip_rate_aa), words.share(decision.flip_rate_ab)
+    noise, moved = (words.counted(rate, words.percent) for rate in (decision.flip_rate_aa, decision.flip_rate_ab))
     lines.append(f"**tasks that flip** {moved} between the two, {noise} between the incumbent and itself")
-    before = count(decision.incumbent_tokens_per_solved)
-    lines.append(f"**tokens per solved task** {count(decision.tokens_per_solved)} (incumbent {before})")
+    ours, before = decision.tokens_per_solved, words.tokens(decision.incumbent_tokens_per_solved)
+    lines.append(f"**tokens per solved task** {words.counted(ours, words.tokens)} (incumbent {before})")
     if decision.teacher:
         lines.append(f"**played by** {decision.teacher}")
     return [*lines, *(f"**reason** {reason}" for reason in decision.reasons)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -9,7 +10,7 @@ from evolver import phrasing
 from evolver.phrasing import UNKNOWN, or_why, seconds, share, short
 from evolver.records import Interval
 
-__all__ = ["moment", "p_value", "percent", "points", "seconds", "share", "short", "tokens"]
+__all__ = ["ago", "counted", "moment", "p_value", "percent", "points", "seconds", "share", "short", "tokens", "usd"]
 
 
 def percent(interval: Interval | None) -> str:
@@ -23,6 +24,23 @@ def points(interval: Interval | None) -> str:
 
 def tokens(interval: Interval | None) -> str:
     return or_why(interval, phrasing.tokens)
+
+
+def usd(interval: Interval | None) -> str:
+    return or_why(interval, phrasing.usd)
+
+
+def counted(interval: Interval | None, say: Callable[[Interval | None], str]) -> str:
+    """As `say` writes it, with the number of tasks that it is over where that is known."""
+    return f"{say(interval)}, n = {interval.n}" if interval is not None and interval.n else say(interval)
+
+
+def ago(seconds: float) -> str:
+    """How long ago something was, in the unit that fits."""
+    for length, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{max(0.0, seconds):.0f} s ago"
 
 
 def p_value(value: float) -> str:

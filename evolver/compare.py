@@ -9,7 +9,17 @@ from itertools import combinations
 
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
-from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, pooled_p, t_bound
+from evolver.intervals import (
+    DIFFERENCE,
+    SHARE,
+    Tail,
+    bound,
+    mean_interval,
+    nothing,
+    pooled_p,
+    ratio_interval,
+    t_bound,
+)
 from evolver.population import by_task, final_cards, per_task, require_one_version, success_value, tally
 from evolver.records import Interval, Scorecard
 
@@ -91,7 +101,7 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     )
 
 
-def flip_rates(arms: Arms) -> tuple[float | None, float | None]:
+def flip_rates(arms: Arms, seed: int = 0) -> tuple[Interval, Interval]:
     """How often a task turns out differently, averaged over tasks: A against A (the incumbent's own repeats), and A
     against B (paired)."""
     incumbent = [card for card in final_cards(arms.incumbent) if card.success is not None]
@@ -102,17 +112,19 @@ def flip_rates(arms: Arms) -> tuple[float | None, float | None]:
         other = [card.success != candidate[card.key.pair] for card in cards if card.key.pair in candidate]
         repeats += [sum(again) / len(again)] if again else []
         pairs += [sum(other) / len(other)] if other else []
-    return (sum(repeats) / len(repeats) if repeats else None, sum(pairs) / len(pairs) if pairs else None)
+    return mean_interval(repeats, seed, SHARE), mean_interval(pairs, seed, SHARE)
 
 
-def tokens_per_solved(cards: Sequence[Scorecard]) -> float | None:
+def tokens_per_solved(cards: Sequence[Scorecard], seed: int = 0) -> Interval:
     """Mean tokens of a scored attempt / success, both averaged over tasks, so that a task counts once however often it
-    was played; None if a count is unknown or nothing was solved."""
+    was played; unknown if a count is unknown or nothing was solved."""
     done = [card for card in final_cards(cards) if card.success is not None]
     if any(card.tokens is None for card in done):
-        return None
-    solved = sum(per_task(done, success_value).values())
-    return sum(per_task(done, lambda card: card.tokens).values()) / solved if solved else None
+        return nothing("a token count is unknown")
+    tokens, solved = per_task(done, lambda card: card.tokens), per_task(done, success_value)
+    if not any(solved.values()):
+        return nothing("nothing was solved")
+    return ratio_interval([tokens[task] for task in solved], list(solved.values()), seed)
 
 
 def detectable_effect(tasks: int, attempts: int, alpha: float, power: float = 0.8, success: float = 0.5) -> float:

@@ -215,7 +215,7 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         reasons.append("rejected: no gain makes up for what a guard stops")
     else:
         reasons.append(_waiting(case.race, rules) if waiting else _why(verdict, found or case.race, rules))
-    flips_aa, flips_ab = flip_rates(case.dev)
+    flips_aa, flips_ab = flip_rates(case.dev, seed)
     return Decision(
         id=f"dec-{case.candidate.id}",
         candidate_id=case.candidate.id,
@@ -228,8 +228,8 @@ def decide(case: Case, rules: RaceConfig, seed: int, at: float) -> Decision:
         alpha_spent=rules.screen_alpha * confirm_level(rules, case.spent),
         flip_rate_aa=flips_aa,
         flip_rate_ab=flips_ab,
-        tokens_per_solved=tokens_per_solved(case.dev.candidate),
-        incumbent_tokens_per_solved=tokens_per_solved(case.dev.incumbent),
+        tokens_per_solved=tokens_per_solved(case.dev.candidate, seed),
+        incumbent_tokens_per_solved=tokens_per_solved(case.dev.incumbent, seed),
         reasons=tuple(reasons),
         decided_at=at,
         guards=guards,

@@ -142,7 +142,7 @@ def _result(lab: Lab, frozen: Frozen, tasks: Sequence[Task], cards: dict[str, li
         best_of=success_interval(list(best.values()), seed),
         k=frozen.best_of,
         against_best_of=mean_interval(leads, seed, DIFFERENCE) if winner else nothing("no candidate was promoted"),
-        flip_rate=flip_rates(Arms([], original, len(tasks), frozen.attempts))[0],
+        flip_rate=flip_rates(Arms([], original, len(tasks), frozen.attempts))[0].point,
         n_tasks=len(tasks),
         seed=seed,
         tasks_sha256=tasks_hash(tasks),

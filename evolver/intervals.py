@@ -68,6 +68,23 @@ def mean_interval(values: Sequence[float], seed: int = 0, span: Span | None = No
     return Interval(point=point, low=float(low), high=float(high), n=n, method="percentile bootstrap over tasks")
 
 
+def ratio_interval(parts: Sequence[float], wholes: Sequence[float], seed: int = 0) -> Interval:
+    """95 % bootstrap interval of mean(parts) / mean(wholes), by percentiles over resampled tasks. Each task has a
+    value >= 0 of both, and not all `wholes` are 0.
+
+    There is none where tasks are all alike, or where so few have a whole that some resamples have none.
+    """
+    n = len(wholes)
+    drawn = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
+    above, below = (np.asarray(values, dtype=float)[drawn].sum(axis=1) for values in (parts, wholes))
+    ratios = np.divide(above, below, out=np.full(RESAMPLES, np.inf), where=below > 0)
+    low, high = np.quantile(ratios, (0.025, 0.975), method="nearest")
+    point = sum(parts) / sum(wholes)
+    if low == high or not math.isfinite(high):
+        return Interval(point=point, low=None, high=None, n=n, method="too few tasks, or all alike: no interval")
+    return Interval(point=point, low=float(low), high=float(high), n=n, method="percentile bootstrap over tasks")
+
+
 def alike_interval(value: float, n: int, span: Span) -> Interval:
     """95 % interval of a mean of which `n` tasks all showed `value`.
 

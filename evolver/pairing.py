@@ -128,9 +128,9 @@ class Pairing:
         a = per_task([c for c in self.a.cards if c.key.task_id in common], success_value)
         return {task: share - a[task] for task, share in per_task(ours, success_value).items()}
 
-    def flips(self) -> tuple[float | None, float | None]:
-        """The share of attempts that turn out differently: A against itself, and A against B."""
-        return flip_rates(self.arms())
+    def flips(self) -> tuple[Interval, Interval]:
+        """The share of attempts that turn out differently, averaged over tasks: A against itself, and A against B."""
+        return flip_rates(self.arms(), self.b.records.config.seed)
 
     def noise(self) -> tuple[Interval, str]:
         """What chance alone does, and how it was seen: A's odd attempts minus its even ones by task, or what the check

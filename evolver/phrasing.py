@@ -36,6 +36,12 @@ def tokens(interval: Interval) -> str:
     return _said(interval, "{:,.0f}", 1, "")
 
 
+def usd(interval: Interval) -> str:
+    """Dollars with their interval, as in `$0.0123 [$0.0110, $0.0139]`."""
+    small = interval.point is not None and 0 < interval.point < 1
+    return _said(interval, "${:,.4f}" if small else "${:,.2f}", 1, "")
+
+
 def or_why(interval: Interval | None, say: Callable[[Interval], str]) -> str:
     """As `say` writes it; with the reason wherever a value or its interval is unknown."""
     if interval is None:

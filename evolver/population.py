@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evolver.errors import UsageError
-from evolver.records import Candidate, Decision, Purpose, RolloutKey, Scorecard
+from evolver.records import Candidate, Decision, Interval, Purpose, RolloutKey, Scorecard
 
 if TYPE_CHECKING:
     from evolver.store import Store
@@ -194,6 +194,10 @@ def per_task(cards: Sequence[Scorecard], value: Callable[[Scorecard], float | No
 
 def success_value(card: Scorecard) -> float | None:
     return None if card.success is None else float(card.success)
+
+
+def point_of(interval: Interval | None) -> float | None:
+    return None if interval is None else interval.point
 
 
 def mean_success(cards: Sequence[Scorecard]) -> float:

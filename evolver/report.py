@@ -13,8 +13,8 @@ from evolver.freeze import capsule_tables
 from evolver.gap_tables import gap_tables
 from evolver.ledger import ledger_table
 from evolver.marks import VERDICTS
-from evolver.phrasing import UNKNOWN, count, number, percent, pp
-from evolver.population import population_of, standing
+from evolver.phrasing import UNKNOWN, count, number, percent, pp, share, tokens
+from evolver.population import cards_of, final_cards, mean_success, population_of, standing
 from evolver.records import (
     Candidate,
     Decision,
@@ -27,6 +27,7 @@ from evolver.records import (
     Scorecard,
 )
 from evolver.safety import guards_table, safety_lines, stages_table
+from evolver.score import without_retries
 from evolver.store import Store
 from evolver.tables import Report, Table
 from harnesses.library import Library
@@ -131,8 +132,20 @@ def success_text(evaluation: Evaluation) -> str:
 def teacher_lines(store: Store, names: dict[str, str]) -> list[str]:
     """The teacher's success under each harness, on the split that the report shows."""
     return [
-        f"teacher under {_name(e.harness_id, names)}: {e.split} {success_text(e)}" for e in shown_evaluations(store)
+        f"teacher under {_name(e.harness_id, names)}: {e.split} {success_text(e)}{_rerun_text(store, e)}"
+        for e in shown_evaluations(store)
     ]
+
+
+def _rerun_text(store: Store, evaluation: Evaluation) -> str:
+    """How many of its scored attempts were tried again after a failure of ours, and the success without them."""
+    one = (evaluation.harness_id, evaluation.purpose, evaluation.model_id)
+    scored = [c for c in final_cards(cards_of(store.all(Scorecard), *one)) if c.success is not None]
+    first = without_retries(scored, store.all(Rollout))
+    if len(first) == len(scored):
+        return ""
+    left = share(mean_success(first)) if first else UNKNOWN
+    return f"; {len(scored) - len(first)} of its {len(scored)} attempts were tried again, {left} without them"
 
 
 def student_lines(store: Store, names: dict[str, str]) -> list[str]:
@@ -183,7 +196,7 @@ def lineage_table(store: Store, names: dict[str, str]) -> Table:
         else:
             effect, where = effect_of(decision)
             measured = (pp(effect) if effect else UNKNOWN, f"{where}, n = {effect.n}" if effect else where)
-            costs = (count(decision.tokens_per_solved), count(decision.incumbent_tokens_per_solved))
+            costs = (_tokens(decision.tokens_per_solved), _tokens(decision.incumbent_tokens_per_solved))
         parents = ", ".join(_name(parent, names) for parent in candidate.parents)
         changed = "+".join(candidate.components)
         rows.append((candidate.name, parents, candidate.author, changed, verdict, *measured, *costs))
@@ -202,6 +215,10 @@ def lineage_table(store: Store, names: dict[str, str]) -> Table:
     )  # fmt: skip
 
 
+def _tokens(interval: Interval | None) -> str:
+    return UNKNOWN if interval is None else tokens(interval)
+
+
 def _why(candidate: Candidate, decision: Decision | None) -> str:
     """What was changed and what for, and why the verdict fell so."""
     parts = [candidate.manifest.why]
@@ -210,10 +227,8 @@ def _why(candidate: Candidate, decision: Decision | None) -> str:
     if decision is not None:
         parts.append(f"{decision.verdict}: {'; '.join(decision.reasons)}")
         aa, ab = decision.flip_rate_aa, decision.flip_rate_ab
-        if aa is not None and ab is not None:
-            parts.append(
-                f"a task flips in {100 * aa:.0f} % of the incumbent's own repeats, {100 * ab:.0f} % across arms"
-            )
+        if aa is not None and ab is not None and aa.point is not None and ab.point is not None:
+            parts.append(f"a task flips in {percent(aa)} of the incumbent's own repeats, {percent(ab)} across arms")
     return f"{candidate.name}: " + " | ".join(parts)
 
 

@@ -136,9 +136,10 @@ class Scored:
     seed: int
 
 
-def without_retries(cards: Sequence[Scorecard], rollouts: Mapping[str, Rollout]) -> list[Scorecard]:
+def without_retries(cards: Sequence[Scorecard], rollouts: Sequence[Rollout]) -> list[Scorecard]:
     """The cards of first tries only, to see what re-running unscored attempts did to a result."""
-    return [card for card in cards if rollouts[card.rollout_id].retry_of is None]
+    again = {rollout.id for rollout in rollouts if rollout.retry_of is not None}
+    return [card for card in cards if card.rollout_id not in again]
 
 
 def evaluation(scored: Scored) -> Evaluation:
@@ -179,7 +180,7 @@ def evaluation(scored: Scored) -> Evaluation:
         success_unseen=success([c for c in done if c.key.task_id not in seen]) if split_by_family else None,
         rubric=mean_interval(list(per_task(done, lambda card: card.rubric).values()), seed, SHARE),
         tokens_per_task=_tokens_interval(done, seed),
-        tokens_per_solved=tokens_per_solved(cards),
+        tokens_per_solved=tokens_per_solved(cards).point,
         cost_usd=total(card.cost_usd for card in cards),
         seconds_per_task=sum(seconds.values()) / len(seconds) if seconds else None,
         channels=channel_table(cards, scored.rollouts, scored.harness, seed),

@@ -154,7 +154,8 @@ def _gap(found: Pairing, gap: Comparison, names: tuple[str, str], kind: Kind) ->
         f"- **rule** the looks of a race err with {rule.screen_alpha:g} between them: it passes when p is small, or "
         f"when B saves tokens and a loss of {100 * rule.margin:g} pp is ruled out. Here B's lower bound at level "
         f"{rule.alpha:g} is {lower}. A verdict also needs fresh attempts on select.\n"
-        f"- **attempts that flip** {words.share(ab)} between A and B, {words.share(aa)} between A and itself\n"
+        f"- **attempts that flip** {words.counted(ab, words.percent)} between A and B, "
+        f"{words.counted(aa, words.percent)} between A and itself (tasks count alike)\n"
         f"- **tokens saved by B** where both solve: {saving}\n"
         f"- **measured on** {kind[0]} ({kind[1]}), played by {kind[2]}, {gap.attempts} paired attempts"
         + ("" if gap.covered else "\n- **too few are scored in both to conclude anything**")
@@ -187,6 +188,7 @@ def _forest(found: Pairing, gap: Comparison) -> None:
     said = "; ".join(f"{app} {words.points(made.effect)}, n = {made.effect.n}" for app, made in apps.items())
     frame.draw(compare_charts.forest(apps, gap), key="cmp_apps", alt=f"Gap per app: {said}")
     st.caption("Bars are 95 % intervals over tasks; a task over two apps counts in both. Diamond: all tasks together.")
+    frame.csv_button("apps", lambda: [{"app": app, **frame.ends(made.effect)} for app, made in apps.items()])
 
 
 def _concordance(found: Pairing, a: Picked, b: Picked, kind: Kind) -> None:

@@ -95,7 +95,7 @@ def _table(story: Story) -> None:
                 "parent": ", ".join(story.name(p) for p in candidate.parents) or "none (start)",
                 "changed": " ".join(candidate.components) or "none",
                 "effect": words.points(effect) if decision else "not decided",
-                "tokens per solved": count(decision.tokens_per_solved) if decision else UNKNOWN,
+                "tokens per solved": words.tokens(decision.tokens_per_solved) if decision else UNKNOWN,
                 "rollouts": spent.rollouts,
                 "tokens": f"{'at least ' * bool(spent.unknown)}{spent.tokens:,}",
                 "author": candidate.author,

@@ -66,12 +66,19 @@ def _path(story: Story) -> None:
     frame.draw(
         lineage.incumbent_path(points, {p.candidate for p in told}),
         alt=f"Success on dev: {said}{rest}",
+        key="incumbent",
     )
     tail = f" Not drawn, success unknown: {', '.join(unknown[:MOST_NAMED])}" if unknown else ""
     tail += f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
     st.caption(
         f"Success on dev in the order of judging, bars are 95 % intervals over tasks: {said}{rest}.{tail}".rstrip(".")
         + "."
+    )
+    frame.csv_button(
+        "incumbent",
+        lambda: [
+            {"candidate": p.name, "verdict": p.verdict, "tokens": p.tokens, **frame.ends(p.success)} for p in points
+        ],
     )
 
 
@@ -90,8 +97,8 @@ def _decisions(story: Story) -> None:
                 "against": story.name(decision.incumbent_harness),
                 "effect": words.points(effect),
                 "measured on": f"{where}, {effect.n} tasks" if effect else where,
-                "tokens per solved": count(decision.tokens_per_solved),
-                "incumbent's": count(decision.incumbent_tokens_per_solved),
+                "tokens per solved": words.tokens(decision.tokens_per_solved),
+                "incumbent's": words.tokens(decision.incumbent_tokens_per_solved),
                 "why": "; ".join(decision.reasons),
                 "when": words.moment(decision.decided_at, frame.zone()),
             }

@@ -14,7 +14,7 @@ from evolver.authors.proposal import proposal
 from evolver.authors.space import Value, as_changes, knobs_of, value_of
 from evolver.config import RandomAuthor
 from evolver.config import StructuredAuthor as StructuredConfig
-from evolver.population import Population, population_of
+from evolver.population import Population, point_of, population_of
 from evolver.protocols import Evidence, Proposal
 from evolver.records import Candidate, Decision, Manifest
 from evolver.store import Store
@@ -162,7 +162,7 @@ def standings(population: Population) -> Standings:
         base = found.get(decision.incumbent_harness)
         lead = decision.looks[-1].effect.point if decision.looks else None
         if base is not None and lead is not None:
-            ours, theirs = decision.tokens_per_solved, decision.incumbent_tokens_per_solved
+            ours, theirs = point_of(decision.tokens_per_solved), point_of(decision.incumbent_tokens_per_solved)
             ratio = math.log(ours / theirs) if ours and theirs else 0.0
             found[decision.candidate_harness] = (base[0] + lead, base[1] + ratio)
     return found

@@ -12,7 +12,16 @@ from evolver.compare import MIN_COVERAGE
 from evolver.errors import UsageError
 from evolver.intervals import success_interval
 from evolver.phrasing import share
-from evolver.population import Population, by_task, final_cards, per_task, population_of, success_value, tally
+from evolver.population import (
+    Population,
+    by_task,
+    final_cards,
+    per_task,
+    point_of,
+    population_of,
+    success_value,
+    tally,
+)
 from evolver.records import Candidate, Decision, Interval, Scorecard
 from evolver.store import Store
 from harnesses.capsule import EvidencePin, StatedInterval, TaskList, TaskPin
@@ -113,8 +122,8 @@ def evidence_pin(store: Store, promotion: Promotion, task_list: TaskList) -> Evi
         p_value=decision.confirmation_p,
         success=_stated(stated_success(task_list.tasks, store.config.seed)),
         attempts=promotion.attempts,
-        tokens_per_solved=decision.tokens_per_solved,
-        incumbent_tokens_per_solved=decision.incumbent_tokens_per_solved,
+        tokens_per_solved=point_of(decision.tokens_per_solved),
+        incumbent_tokens_per_solved=point_of(decision.incumbent_tokens_per_solved),
     )
 
 

@@ -62,9 +62,9 @@ def _card_row(seen: Material, harness_id: str) -> tuple[Cell, ...]:
         len(done),
         len(cards) + missing,
         mean(list(tokens.values())),
-        tokens_per_solved(cards),
+        tokens_per_solved(cards).point,
         mean(seconds),
-        flip_rates(Arms((), cards, len(seen.tasks), 1))[0],
+        flip_rates(Arms((), cards, len(seen.tasks), 1))[0].point,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from devset.task import Split
 from evolver.records.attempts import Channel, Finite, Purpose, Record, Unit
@@ -168,10 +168,10 @@ class Decision(Record):
     confirmation_p: Unit | None
     cumulative: Interval | None = None
     alpha_spent: Finite  # the chance with which a neutral edit in its place is promoted
-    flip_rate_aa: Finite | None
-    flip_rate_ab: Finite | None
-    tokens_per_solved: Finite | None
-    incumbent_tokens_per_solved: Finite | None
+    flip_rate_aa: Interval | None
+    flip_rate_ab: Interval | None
+    tokens_per_solved: Interval | None
+    incumbent_tokens_per_solved: Interval | None
     reasons: tuple[str, ...]
     decided_at: Finite
     guards: tuple[GuardResult, ...] = ()
@@ -179,6 +179,14 @@ class Decision(Record):
     waits: bool = False
     heard: bool = False
     routes: tuple[Route, ...] = ()
+
+    @field_validator("flip_rate_aa", "flip_rate_ab", "tokens_per_solved", "incumbent_tokens_per_solved", mode="before")
+    @classmethod
+    def _with_its_interval(cls, value: object) -> object:
+        """Old records hold the number alone."""
+        if isinstance(value, int | float):
+            return {"point": value, "low": None, "high": None, "n": 0, "method": "an old record, without interval"}
+        return value
 
 
 class Stage(Record):

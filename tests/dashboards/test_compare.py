@@ -151,6 +151,7 @@ def test_u33_what_differs_and_what_it_changed_are_on_one_page(
     text = said(Reader(path.parent, monkeypatch).open("compare", base="alpha", cand="beta1"))
     run = open_run(path)
     parts = by_part(diff(run.harness(ids["alpha"]), run.harness(ids["beta1"])))
+    assert "**attempts that flip** 45.0 % [" in text and "], n = 20 between A and B, 0.0 % [0.0, " in text
     assert "+45.0 pp" in text and "20 paired tasks" in text and "B beta1 ahead in 20 of 20 draws" in text
     assert all(change in text for changes in parts.values() for change in changes)
     assert sum(map(len, parts.values())) == len(diff(run.harness(ids["alpha"]), run.harness(ids["beta1"])).changes)

@@ -105,11 +105,18 @@ def test_what_is_unknown_says_so_and_why() -> None:
     assert words.percent(nothing("no task was scored")) == "unknown (no task was scored)"
     alone = Interval(point=0.5, low=None, high=None, n=1, method="one task: no interval")
     assert words.points(alone) == "+50.0 pp [no interval] (one task: no interval)"
+    assert words.counted(wilson(7, 20, "tasks"), words.percent) == "35.0 % [18.1, 56.7], n = 20"
+    assert words.counted(None, words.percent) == "unknown"
+    cheap, dear = (Interval(point=p, low=p / 2, high=2 * p, n=9, method="m") for p in (0.0125, 3.0))
+    assert words.usd(cheap) == "$0.0125 [$0.0063, $0.0250]" and words.usd(dear) == "$3.00 [$1.50, $6.00]"
 
 
 def test_u38_a_moment_names_its_zone() -> None:
     assert words.moment(1_780_000_000, "Europe/Berlin") == "2026-05-28 22:26:40 CEST"
     assert words.moment(1_780_000_000, None) == "2026-05-28 20:26:40 UTC"
+    assert [words.ago(s) for s in (-1, 12, 119, 120, 7_300, 200_000)] == [
+        "0 s ago", "12 s ago", "119 s ago", "2 min ago", "2 h ago", "2 days ago"
+    ]  # fmt: skip
 
 
 def candidate(name: str, *parents: str) -> Candidate:

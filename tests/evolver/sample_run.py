@@ -67,8 +67,10 @@ def decision(number: int, of: Candidate, effect: Interval, **changes: object) ->
         id=f"d-{number}", candidate_id=of.id, candidate_harness=of.harness_id, incumbent_harness=of.parents[0],
         verdict=verdict, looks=(Look(attempts=1, effect=effect, p_value=0.01, alpha=0.02, verdict="pass"),),
         confirmation=effect if verdict == "promote" else None,
-        confirmation_p=0.01 if verdict == "promote" else None, alpha_spent=0.02, flip_rate_aa=0.05, flip_rate_ab=0.3,
-        tokens_per_solved=1500.0, incumbent_tokens_per_solved=5200.0, reasons=("confirmed on select",), decided_at=2.0,
+        confirmation_p=0.01 if verdict == "promote" else None, alpha_spent=0.02,
+        flip_rate_aa=ci(0.05, 0.0, 0.1), flip_rate_ab=ci(0.3, 0.1, 0.5),
+        tokens_per_solved=ci(1500, 1300, 1800), incumbent_tokens_per_solved=ci(5200, 4100, 6900),
+        reasons=("confirmed on select",), decided_at=2.0,
     )  # fmt: skip
     return Decision.model_validate({**made.model_dump(), **changes})
 

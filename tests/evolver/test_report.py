@@ -23,6 +23,8 @@ from evolver.report import harness_names, report
 from evolver.report_page import page, save_pictures, write_page
 from evolver.store import Store
 from evolver.tables import Table, print_report, to_json, to_markdown
+from tests.evolver.cards import a_card
+from tests.evolver.rollouts import KEY, a_rollout
 from tests.evolver.sample_run import ALPHA, BETA1, BETA2, TEACHER, ci, evaluation, gap, ledger, sample_run
 
 
@@ -40,10 +42,35 @@ def test_the_lineage_tells_what_was_tried_what_came_of_it_and_why(tmp_path: Path
     beta1 = cells(lineage, 1)
     assert (beta1["parent"], beta1["changed"], beta1["verdict"]) == ("alpha", "T+P", "● promote")
     assert beta1["effect [95 %]"] == "+60.0 pp [+40.0, +80.0]" and beta1["measured on"] == "select, n = 24"
-    assert (beta1["tokens/solved"], beta1["incumbent's"]) == ("1,500", "5,200")
+    assert (beta1["tokens/solved"], beta1["incumbent's"]) == (
+        "1,500 [1,300, 1,800]",
+        "5,200 [4,100, 6,900]",
+    )
     assert cells(lineage, 2)["measured on"] == "dev x1, n = 24" and cells(lineage, 2)["verdict"] == "✕ reject"
-    assert "a task flips in 5 % of the incumbent's own repeats, 30 % across arms" in lineage.notes[1]
+    flips = "a task flips in 5.0 % [0.0, 10.0] of the incumbent's own repeats, 30.0 % [10.0, 50.0] across arms"
+    assert flips in lineage.notes[1]
     assert "promote: confirmed on select" in lineage.notes[1] and "tools: + bash" in lineage.notes[1]
+
+
+def test_a_decision_of_an_older_version_is_read_without_the_intervals_that_it_lacks(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    log = store.path / "decisions.jsonl"
+    first, *rest = map(json.loads, log.read_text().splitlines())
+    first |= {"flip_rate_aa": 0.05, "flip_rate_ab": None, "tokens_per_solved": 1_500}
+    log.write_text("".join(json.dumps(one) + "\n" for one in (first, *rest)))
+    beta1 = cells(table(Store.open(store.path), "Lineage"), 1)
+    assert (beta1["tokens/solved"], beta1["incumbent's"]) == ("1,500 [no interval]", "5,200 [4,100, 6,900]")
+
+
+def test_s52_the_report_says_what_second_tries_did_to_a_success(tmp_path: Path) -> None:
+    store = sample_run(tmp_path / "run")
+    key = KEY.model_copy(update={"harness_id": BETA1, "model_id": TEACHER, "purpose": "race", "split": "dev"})
+    for number, (solved, of) in enumerate([(True, None), (False, None), (True, "r-lost")]):
+        at = key.model_copy(update={"task_id": f"t-{number}"})
+        store.append(a_rollout(id=f"r-at-{number}", key=at, retry_of=of))
+        store.append(a_card("b", number, solved).model_copy(update={"key": at, "rollout_id": f"r-at-{number}"}))
+    [line] = [line for line in report(store).lines if line.startswith("teacher under beta1")]
+    assert line.endswith("; 1 of its 4 attempts were tried again, 66.7 % without them")
 
 
 def test_e35_the_report_says_why_the_search_ended(tmp_path: Path) -> None:
