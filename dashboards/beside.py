@@ -13,6 +13,7 @@ from evolver.records import Rollout
 
 NONE = "none"
 MOST = 60
+Beside = tuple[Story, Rollout]
 
 
 def repeats(story: Story, row: AttemptRow) -> None:
@@ -35,12 +36,12 @@ def _said(row: AttemptRow) -> str:
     return f"{theme.OUTCOMES[row.outcome].glyph} no. {row.attempt}"
 
 
-def chosen(story: Story, row: AttemptRow) -> Rollout | None:
-    """The attempt that the reader or the address wants beside this one, of this run or of another."""
+def chosen(story: Story, row: AttemptRow) -> Beside | None:
+    """The attempt that the reader or the address wants beside this one, with the run that it is of."""
     asked, elsewhere = st.query_params.get("beside"), st.query_params.get("beside_run", story.run.path.name)
     if asked is not None and elsewhere != story.run.path.name:
         other = frame.story_of(elsewhere)
-        return None if other is None else _rollout(other, row, asked)
+        return None if other is None else _beside(other, row, asked)
     rest = {one.id: one for one in story.run.rivals(row, MOST)}
     wanted = story.run.attempt(asked) if asked not in (None, NONE) else None
     if wanted is not None and (wanted.task_id, wanted.task_hash) == (row.task_id, row.task_hash):
@@ -57,20 +58,21 @@ def chosen(story: Story, row: AttemptRow) -> Rollout | None:
     picked = st.selectbox(
         label, options, index=index, key=key, on_change=_named, args=(key,), format_func=lambda k: said.get(k, NONE)
     )
-    return _rollout(story, row, str(picked)) if picked in said else None
+    return _beside(story, row, str(picked)) if picked in said else None
 
 
 def _named(key: str) -> None:
     st.query_params["beside"] = st.session_state[key]
 
 
-def _rollout(story: Story, row: AttemptRow, rollout_id: str) -> Rollout | None:
+def _beside(story: Story, row: AttemptRow, rollout_id: str) -> Beside | None:
     listed = story.run.attempt(rollout_id)  # what is sealed is not listed
     if listed is None or (listed.task_id, listed.task_hash) != (row.task_id, row.task_hash):
         st.warning(f"No attempt `{rollout_id[:80]}` at this task in run {story.run.path.name}.")
         return None
     try:
-        return story.run.rollout(rollout_id)
+        found = story.run.rollout(rollout_id)
+        return None if found is None else (story, found)
     except UsageError as error:
         st.error(str(error))
         return None

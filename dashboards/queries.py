@@ -162,6 +162,15 @@ class Run:
         values: list[object] = [row.task_id, row.task_hash, row.harness_id, row.attempt, row.purpose, most]
         return [AttemptRow(*found) for found in self._query(sql, values)]
 
+    def neighbours(self, row: AttemptRow) -> tuple[str | None, str | None]:
+        """The ids of the attempts that began next after this one and next before it."""
+        sql = (
+            "select (select id from attempts where place < ? order by place desc limit 1), "
+            "(select id from attempts where place > ? order by place limit 1)"
+        )
+        later, earlier = self._query(sql, [row.place, row.place])[0]
+        return None if later is None else str(later), None if earlier is None else str(earlier)
+
     def kinds(self, harness_id: str) -> list[Kind]:
         """What a harness was played for, as (split, purpose, model id); sealed splits left out."""
         sql = 'select distinct "split", purpose, model_id from attempts where harness_id = ? and "split" is not null'

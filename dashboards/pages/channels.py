@@ -30,7 +30,7 @@ def page() -> None:
         return
     shares = story.terminal_shares(chosen)
     marks = {h: theme.harness_mark(h, story.harness_ids) for h in chosen}
-    frame.draw(channel_dots(shares, marks, story.name), alt=_said(story, shares))
+    frame.draw(channel_dots(shares, marks, story.name), alt=_said(story, shares), key="channels")
     used = "; ".join(
         f"{story.name(h)}: {e.purpose} on {e.split}, {e.n_tasks} tasks" for h in chosen if (e := story.evaluation(h))
     )
@@ -51,24 +51,25 @@ def _said(story: Story, shares: dict[str, dict[str, Interval]]) -> str:
 
 def _table(story: Story, chosen: list[str]) -> None:
     rows = []
-    for harness in chosen:
-        for row in story.channel_rows(harness):
-            success = "; ".join(f"{c} {words.percent(i)} n={i.n}" for c, i in row.success_by_channel.items())
-            rows.append(
-                {
-                    "app": row.app,
-                    "harness": story.name(harness),
-                    "rollouts": count(row.rollouts),
-                    "gui calls": count(row.gui_calls),
-                    "terminal calls": count(row.terminal_calls),
-                    "turns without channel": count(row.none_turns),
-                    "switches": count(row.switches),
-                    "tokens": count(row.tokens),
-                    "seconds": words.seconds(row.seconds),
-                    "success by channel": success or UNKNOWN,
-                }
-            )
-    st.dataframe(sorted(rows, key=lambda r: (r["app"], r["harness"])), hide_index=True)
+    apps = [(row, harness) for harness in chosen for row in story.channel_rows(harness)]
+    for row, harness in sorted(apps, key=lambda pair: (pair[0].app, story.name(pair[1]))):
+        success = "; ".join(f"{c} {words.percent(i)} n={i.n}" for c, i in row.success_by_channel.items())
+        rows.append(
+            {
+                "app": frame.link("rollouts", {"r_harness": story.harness_labels[harness], "r_app": row.app}),
+                "harness": story.name(harness),
+                "rollouts": count(row.rollouts),
+                "gui calls": count(row.gui_calls),
+                "terminal calls": count(row.terminal_calls),
+                "turns without channel": count(row.none_turns),
+                "switches": count(row.switches),
+                "tokens": count(row.tokens),
+                "seconds": words.seconds(row.seconds),
+                "success by channel": success or UNKNOWN,
+            }
+        )
+    st.dataframe(rows, hide_index=True, column_config={"app": frame.link_column("app", "r_app")})
+    st.caption("An app opens the attempts of that harness over it.")
 
 
 if __name__ == "__main__":

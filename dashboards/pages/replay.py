@@ -43,12 +43,16 @@ def page() -> None:
     if other is None:
         _turn(story, rollout, step)
     else:
-        _both(story, rollout, other, step)
+        _both((story, rollout), other, step)
     _graded(story, rollout)
 
 
 def _head(story: Story, row: AttemptRow) -> None:
-    st.page_link(str(FOLDER / "rollouts.py"), label="All rollouts", icon=":material/arrow_back:")
+    back, left, right, _ = st.columns([2, 1, 1, 4], vertical_alignment="center")
+    back.page_link(str(FOLDER / "rollouts.py"), label="All rollouts", icon=":material/arrow_back:")
+    later, earlier = story.run.neighbours(row)
+    for place, word, key, other in ((left, "earlier", "j", earlier), (right, "later", "k", later)):
+        place.button(word, on_click=_open, args=(other,), disabled=other is None, shortcut=key, help="another attempt")
     blame = f" (blame: {row.blame}: {row.message})" if row.blame else ""
     st.markdown(f"### {theme.OUTCOMES[row.outcome].label} · {row.task_id} · {story.name(row.harness_id)}")
     st.caption(
@@ -56,6 +60,14 @@ def _head(story: Story, row: AttemptRow) -> None:
         f"{count(row.tokens)} tokens · {words.seconds(row.seconds)} · "
         f"{words.moment(row.started_at, frame.zone())}"
     )
+
+
+def _open(rollout_id: str) -> None:
+    """Another attempt of the list from its first turn, with nothing beside it."""
+    for key in ("beside", "beside_run"):
+        st.query_params.pop(key, None)
+    st.query_params["r"] = rollout_id
+    _go(1)
 
 
 def _steps(rollout: Rollout) -> int:
@@ -110,10 +122,10 @@ def _turn(story: Story, rollout: Rollout, step: int) -> None:
         turns.spoken(turn, "this")
 
 
-def _both(story: Story, rollout: Rollout, other: Rollout, step: int) -> None:
-    """The same turn of two attempts at one task, side by side."""
-    parted = beside.parting(rollout, other)
-    for place, one, name in zip(st.columns(2), (rollout, other), ("this", "other"), strict=True):
+def _both(this: beside.Beside, other: beside.Beside, step: int) -> None:
+    """The same turn of two attempts at one task, side by side; each with the names and the frames of its own run."""
+    parted = beside.parting(this[1], other[1])
+    for place, (story, one), name in zip(st.columns(2), (this, other), ("this", "other"), strict=True):
         with place, st.container(border=True):
             ahead = "after they parted" if step >= parted else "the same so far"
             st.caption(f"{story.name(one.key.harness_id)} · {one.id} · {ahead}")

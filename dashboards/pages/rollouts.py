@@ -55,6 +55,7 @@ def page() -> None:
         st.info("No rollout fits these filters.")
         return
     _table(story, rows, cell or {})
+    frame.csv_button("rollouts", lambda: [_cells(story, row) for row in story.run.page(1, filters, n)])
 
 
 def _cell(story: Story) -> Mapping[str, dict[str, str]] | None:
@@ -150,6 +151,11 @@ def _row(story: Story, row: AttemptRow, beside: Mapping[str, str]) -> dict[str, 
         "started": words.moment(row.started_at, frame.zone()),
         "model": row.model_id,
     }
+
+
+def _cells(story: Story, row: AttemptRow) -> dict[str, object]:
+    """An attempt as cells of a CSV file: what is known of it, in full."""
+    return {**vars(row), "apps": " ".join(row.apps or ()), "harness": story.name(row.harness_id)}
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ import streamlit as st
 
 from dashboards import frame, rounds, theme, words
 from evolver.figures.rounds import instruments, rejections
-from evolver.intervals import wilson
+from evolver.intervals import nothing, wilson
 from evolver.phrasing import UNKNOWN, count, dollars
+from evolver.records import Interval
 from evolver.rounds.rows import Reason
 from evolver.rounds.view import RoundView
 
@@ -70,7 +71,7 @@ def _list(seen: dict[Path, RoundView]) -> None:
             "tasks": f"{view.n_tasks:,} of {view.tasks}",
             "done": f"{view.done:,} of {view.planned:,}",
             "accepted": f"{view.accepted:,} ({_yield(view)})",
-            "per accepted": dollars(view.usd_per_accepted),
+            "per accepted": words.usd(_each(view)),
             "with one-off": dollars(view.usd_per_accepted_all_in),
             "suspect shards": sum(bool(shard.suspect) for shard in view.shards),
             "started": words.moment(view.started_at, frame.zone()),
@@ -114,7 +115,8 @@ def _told(view: RoundView) -> None:
     frame.card(first, "accepted", count(view.accepted), f"{_yield(view)} of {view.done:,} units, {each} a unit")
     frame.card(second, "success", words.percent(view.success), f"over {view.success.n:,} units that could be scored")
     one_off = f"one-off cost {dollars(view.one_off_usd)}, with it {dollars(view.usd_per_accepted_all_in)} each"
-    frame.card(third, "cost per accepted", dollars(view.usd_per_accepted), one_off)
+    per_accepted = _each(view)
+    frame.card(third, "cost per accepted", words.usd(per_accepted), f"{per_accepted.n:,} units · {one_off}")
     parts = f"of it {dollars(view.wasted_usd)} for lost attempts, {dollars(view.probes_usd)} for probes"
     missing = f" · {view.unknown_costs:,} calls of unknown cost are in no sum" if view.unknown_costs else ""
     frame.card(fourth, "spent", dollars(view.spent_usd), f"{parts} · {view.tokens:,} tokens{missing}")
@@ -126,8 +128,21 @@ def _told(view: RoundView) -> None:
     _shards(view)
 
 
+def _accepted(view: RoundView) -> Interval:
+    return wilson(view.accepted, view.accepted + view.rejected, "units")
+
+
 def _yield(view: RoundView) -> str:
-    return words.percent(wilson(view.accepted, view.accepted + view.rejected, "units"))
+    return words.percent(_accepted(view))
+
+
+def _each(view: RoundView) -> Interval:
+    """Dollars an accepted unit: what a unit costs, over the share that is accepted, which is what is not sure."""
+    share, usd = _accepted(view), view.usd_per_accepted
+    if usd is None or not share.point or not share.low or not share.high:
+        return nothing("none is accepted yet")
+    unit = usd * share.point
+    return Interval(point=usd, low=unit / share.high, high=unit / share.low, n=share.n, method=share.method)
 
 
 def _turned_away(view: RoundView) -> None:

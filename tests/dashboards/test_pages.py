@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from dashboards import frame
 from evolver.config import OpenAISpec, RunConfig
-from evolver.records import Rollout
+from evolver.records import Interval, Rollout
 from evolver.store import Store
 from tests.dashboards.reader import Reader, said
 
@@ -195,6 +198,49 @@ def test_a_rollout_of_another_shape_is_an_error_with_its_place(run_copy: Path, m
     file.write_text(file.read_text().replace('"image_digest"', '"digest"'))
     app = Reader(run_copy.parent, monkeypatch).open("replay", r=ROLLOUT)
     assert f"rollouts.jsonl: rollout {ROLLOUT}: " in app.error[0].value
+
+
+def test_an_attempt_of_another_run_has_the_frames_and_the_names_of_that_run(
+    run_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = run_copy.parent / "other"
+    shutil.copytree(run_copy, other)
+    for blob in (run_copy / "blobs").glob("*/*"):
+        blob.unlink()
+    shutil.rmtree(run_copy / "library")
+    log = run_copy / "candidates.jsonl"
+    log.write_text(log.read_text().replace('"name":"beta1"', '"name":"renamed"'))
+    reader = Reader(run_copy.parent, monkeypatch)
+    reader.app.selectbox(key="run").set_value("demo").run()
+    app = reader.open("replay", r=ROLLOUT, beside=ROLLOUT, beside_run="other", step="1")
+    assert len([w for w in app.warning if "can't be shown" in w.value]) == 1, "the other run has its frames"
+    assert [c.value.partition(" · ")[0] for c in app.caption if "the same so far" in c.value] == ["renamed", "beta1"]
+
+
+def test_a_run_that_ended_and_is_driven_again_is_said_to_be_worked_on(
+    run_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(run_copy.parent, monkeypatch)
+    assert re.search(r"ended: done · updated \d+ \w+ ago", said(reader.open("overview")))
+    with Store.open(run_copy).working():
+        text = said(reader.app.run())
+        assert f"process {os.getpid()} is working on it" in text and "ended: done" not in text
+    assert "ended: done" in said(reader.app.run())
+
+
+def test_j_and_k_step_through_the_attempts_as_they_are_listed(reader: Reader) -> None:
+    app = reader.open("replay", r=ROLLOUT, step="3", beside="r-0000000000000028")
+    for word, number in (("earlier", 15), ("later", 16), ("later", 17)):
+        next(b for b in app.button if b.label == word).click().run()
+        assert not app.exception and f"r-{number:016x} · " in said(app) and "Turn 1" in said(app)
+    assert not reader.app.query_params.get("beside")
+    ends = [reader.open("replay", r=f"r-{number:016x}") for number in (0,)]
+    assert [b.disabled for b in ends[0].button if b.label in ("earlier", "later")] == [True, False]
+
+
+def test_tables_come_as_csv_with_what_is_unknown_left_empty() -> None:
+    lead = {"app": "calc, files", **frame.ends(Interval(point=0.5, low=None, high=None, n=1, method="m"))}
+    assert frame.as_csv([lead]).splitlines() == ["app,point,low,high,n", '"calc, files",0.5,,,1']
 
 
 def test_u25_a_harness_has_the_same_figures_whatever_else_is_shown(reader: Reader) -> None:

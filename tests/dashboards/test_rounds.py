@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.pages.rounds import _each
 from dashboards.queries import find_runs
 from dashboards.rounds import find_rounds, view_of
 from evolver.config import RunConfig
+from evolver.intervals import wilson
 from evolver.rounds.folder import BOOK
+from evolver.rounds.view import RoundView
 from evolver.store import Store
 from tests.dashboards.reader import Reader, said
 from tests.evolver.rounds import Spec, a_plan, driven
@@ -33,8 +36,18 @@ def test_the_page_says_what_a_round_has_produced(runs: Path, monkeypatch: pytest
     assert not app.error and "what has it produced" in text
     assert "accepted 30" in text and "75.0 % [" in text and "of 40 units" in text
     assert "30 accepted, 10 turned away: 10 a check program says no" in text
-    assert "one-off cost $3.00, with it $0.10" in text
+    assert r"one-off cost \$3.00, with it \$0.10" in text
     assert "4 shards, 0 of them suspect · 30 of 30 accepted units" in text and "dataset root" in text
+
+
+def test_the_cost_of_an_accepted_unit_is_as_sure_as_the_share_that_is_accepted(runs: Path) -> None:
+    view = view_of(runs / "rounds" / "first")
+    assert isinstance(view, RoundView)
+    made, share = _each(view.model_copy(update={"usd_per_accepted": 0.02})), wilson(30, 40, "units")
+    assert share.low and share.high and (made.point, made.n) == (0.02, 40)
+    assert (made.low, made.high) == (pytest.approx(0.015 / share.high), pytest.approx(0.015 / share.low))
+    none = view.model_copy(update={"accepted": 0, "usd_per_accepted": None})
+    assert _each(none).point is None
 
 
 def test_a_round_is_no_run_and_is_found_wherever_it_lies(runs: Path, tmp_path: Path) -> None:
