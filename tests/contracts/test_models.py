@@ -7,19 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from evolver.config import OpenAISpec
-from evolver.context import request_sha256
 from evolver.controls import AlwaysFailModel, NoopModel
 from evolver.models.demonstrator import Demonstrator
 from evolver.models.openai import OpenAIModel
-from evolver.models.replay import ReplayModel
 from evolver.protocols import Model, Request
-from evolver.records import Message, Text, Turn
+from evolver.records import Message, Text
 from evolver.testing import FakeSandbox, ModelContract, ScriptedModel, reply
 from evolver.tools import tool_specs
 from harnesses.harness import Sampling
 from harnesses.tree import read_tree, seed_path
 from tests.evolver.endpoint_server import Endpoint, calls, chat, serving
-from tests.evolver.graded_task import rollout, task
+from tests.evolver.graded_task import task
 
 
 class OnBeta1:
@@ -44,21 +42,6 @@ class TestOpenAI(OnBeta1, ModelContract):
 class TestDemonstrator(OnBeta1, ModelContract):
     def make(self) -> Model:
         return Demonstrator().bind(task(), FakeSandbox(), "r-1", max_calls=15)
-
-
-class TestReplay(OnBeta1, ModelContract):
-    def make(self) -> Model:
-        asked = self.request()
-        turn = Turn(
-            index=0,
-            request_sha256=request_sha256(asked.messages, asked.tools),
-            completion=reply("Listing.", ("bash", {"command": "ls"})),
-            summary="Listing.",
-            channel="terminal",
-            model_s=0.0,
-            tools_s=0.0,
-        )
-        return ReplayModel(rollout(task()).model_copy(update={"turns": (turn,)}))
 
 
 class TestNoop(OnBeta1, ModelContract):

@@ -16,6 +16,7 @@ from evolver.records import Decision, Record, Rollout
 from evolver.stops import Stop
 from tests.evolver.cards import Coin, coin_lab, split_tasks
 from tests.evolver.test_loop import Crash, CrashAfter
+from tests.evolver.test_selfcheck import no_student
 
 ROOT, PROPOSAL = 12, 72  # rollouts: 12 tasks, then 2 attempts of the candidate and 4 more of the incumbent on each
 HEARING = 40  # 2 attempts of both on 10 tasks of select
@@ -34,10 +35,6 @@ def config(caps: Caps, saturation: float = 0.98) -> RunConfig:
 
 def even(request: Request) -> tuple[float, int]:
     return 0.5, 500
-
-
-async def no_student(run_dir: Path, harness_id: str, seed: int, test_tasks: int | None) -> int:
-    raise AssertionError("no student is asked for")
 
 
 class CrashAtRollout(CrashAfter):
