@@ -8,6 +8,7 @@ again, and a failed check stops the run before anything is spent on candidates.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -107,7 +108,11 @@ async def _arms(lab: Lab, root: str, tasks: Sequence[Task]) -> None:
     cards = await lab.score(interleaved(numbers, tasks, "check"), label="checks before the run")
     scored = [card for card in cards if card.success is not None]
     if len(scored) < MIN_COVERAGE * len(cards):
-        raise NotReady(f"only {len(scored)} of {len(cards)} attempts of the checks before the run could be scored")
+        raise NotReady(
+            f"only {len(scored)} of {len(cards)} attempts of the checks before the run have a score: {_lost(cards)}. "
+            "What was lost three times is not played again: mend it and start over with --fresh, or set "
+            "checks.tasks = 0 to go on without them"
+        )
     own = [card for card in scored if card.key.harness_id == root]
     halves = [[card for card in own if card.key.attempt % 2 == half] for half in (0, 1)]
     effect, better, worse = _versus(halves[0], halves[1], lab.config.seed)
@@ -119,6 +124,19 @@ async def _arms(lab: Lab, root: str, tasks: Sequence[Task]) -> None:
     at_best = pooled_p([(t, (0, attempts)) for t in _tallies(own).values()])  # where the flaw loses everything
     outcome: Outcome = "passed" if worse <= FLAW_LEVEL else "failed" if at_best <= FLAW_LEVEL else "not_judged"
     _keep(lab, "planted_flaw", outcome, effect, worse)
+
+
+def _lost(cards: Sequence[Scorecard]) -> str:
+    """Why most of the attempts without a score have none."""
+    why = Counter(
+        card.error.message
+        if card.error
+        else next((s.explanation for s in card.scores if s.value is None), "not graded")
+        for card in cards
+        if card.success is None
+    )
+    [(reason, n)] = why.most_common(1)
+    return f"{n} times: {reason}"
 
 
 async def _graders(lab: Lab, root: str, tasks: Sequence[Task], model: Model | Privileged, check: Check) -> None:

@@ -10,7 +10,7 @@ import pytest
 from devset.task import Criterion, Oracle, Split, Task
 from evolver.audit import SelfCheck
 from evolver.config import DistilConfig, HumanAuthor, RaceConfig, RunConfig, TaskLimitsConfig
-from evolver.errors import UsageError
+from evolver.errors import NotReady, UsageError
 from evolver.lab import Lab
 from evolver.loop import run
 from evolver.protocols import Request
@@ -139,6 +139,24 @@ async def test_what_can_not_be_judged_is_said_and_stops_nothing(tmp_path: Path) 
     found = await checked(lab, split_tasks("dev"))
     assert found["oracle"] == found["planted_flaw"] == "not_judged"
     assert found["a_a"] == found["no_op_edit"] == found["idle_agent"] == "passed"
+
+
+class Crashes(ReadsTheReply):
+    """A grader whose program crashes on every attempt of the checks."""
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        scores = await super().grade(criteria, task, rollout, state)
+        if rollout.key.purpose != "check":
+            return scores
+        return [score.model_copy(update={"value": None, "explanation": "no module named docx"}) for score in scores]
+
+
+async def test_checks_that_can_not_be_scored_say_why_and_how_to_go_on(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(), Coin(obeys))
+    lab.graders = (Crashes(),)
+    why = r"only 0 of 48 attempts .* have a score: 48 times: no module named docx.*with --fresh.*checks\.tasks = 0"
+    with pytest.raises(NotReady, match=why):
+        await checked(lab, split_tasks("dev"))
 
 
 async def test_e12_checks_are_played_once_however_often_a_run_is_cut_off(tmp_path: Path) -> None:
