@@ -109,7 +109,9 @@ class OpenAIModel:
             raise UsageError(
                 f"{self.declared} does not answer ({last}): start the endpoint, or mend base_url, and run it again"
             )
-        raise ProviderFailed(f"{self.declared} gave no usable answer in {tries} tries; last: {last}")
+        said = f"gave no usable answer in {tries} tries; last: {last}" if tries else "was not asked"
+        held = f"; it asked to be left alone for {limiter.held_s:,.0f} s more" if limiter.held_s else ""
+        raise ProviderFailed(f"{self.declared} {said}{held}")
 
     async def _once(self, body: bytes) -> Mapping[str, JsonValue] | _Again:
         """One HTTP call: the decoded reply, or why it should be tried again. Raises `UsageError` on a refusal."""

@@ -273,6 +273,16 @@ async def test_s36_a_longer_wait_than_there_is_time_for_is_not_waited() -> None:
     assert time.monotonic() - started < 10 and len(endpoint.requests) == 1
 
 
+async def test_s36_a_caller_that_came_while_the_endpoint_wants_to_be_left_alone_is_told_so() -> None:
+    away = Reply(status=503, body={"error": {"message": "back in an hour"}}, headers={"retry-after": "3600"})
+    with serving(away) as endpoint:
+        with pytest.raises(ProviderFailed, match=r"in 1 tries; last: HTTP 503.*left alone for 3,[56]\d\d s more"):
+            await model(endpoint.url, retry_for_s=30).complete(request())
+        with pytest.raises(ProviderFailed, match=r"was not asked; it asked to be left alone for 3,[56]\d\d s more"):
+            await model(endpoint.url, timeout_s=0.1, retry_for_s=0.1).complete(request())
+    assert len(endpoint.requests) == 1
+
+
 async def test_s36_an_endpoint_that_never_answers_is_left_in_time() -> None:
     hanging = chat({"content": "x"})
     hanging.delay_s = 1.5
