@@ -105,7 +105,10 @@ async def _asked(lab: Lab, model: Model, rollout: Rollout, turn: Turn, instructi
     began = time.monotonic()
     reasoning, fault = None, ""
     try:
-        reply = await model.complete(request)
+        try:
+            reply = await model.complete(request)
+        finally:
+            lab.budget.charge_spoiled("annotator", model.id, request.spoiled, rollout.id)
         _charge(lab, model, reply, rollout, time.monotonic() - began)
         reasoning = reasoning_in(reply)
     except BadReply as error:

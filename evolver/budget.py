@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from evolver.config import Cap, Caps
 from evolver.errors import BudgetSpent, UsageError
 from evolver.records import LedgerEntry, Role, Usage
 from evolver.store import Store
+from evolver.sums import total
 
 FREE = ("demonstrator", "student", "noop")  # model ids that begin so run on this machine and bill nobody
 
 
 @dataclass
 class Spent:
-    """Sums over ledger entries. What is unknown is counted apart and never taken for 0 (`unknown_*`, in entries)."""
+    """Sums over ledger entries. What is unknown is counted apart and never taken for 0 (`unknown_*`, in entries);
+    `unknown_spoiled` are those of tries without a reply among the unknown tokens."""
 
     calls: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
     unknown_tokens: int = 0
     unknown_cost: int = 0
+    unknown_spoiled: int = 0
     rollout_ids: set[str] = field(default_factory=set)
 
     @property
@@ -33,6 +37,7 @@ class Spent:
         self.calls += entry.calls
         if entry.input_tokens is None or entry.output_tokens is None:
             self.unknown_tokens += 1
+            self.unknown_spoiled += entry.spoiled
         self.tokens += (entry.input_tokens or 0) + (entry.output_tokens or 0)
         if entry.cost_usd is None:
             self.unknown_cost += 1
@@ -119,7 +124,8 @@ class Budget:
         Raises `UsageError` after writing it when its price is unknown and that isn't allowed.
         """
         self._store.write(entry)
-        if entry.cost_usd is None and entry.calls and not self._store.config.allow_unpriced:
+        unknown = entry.cost_usd is None and entry.calls and not entry.spoiled
+        if unknown and not self._store.config.allow_unpriced:
             priced = entry.model_id in self._store.config.prices
             why = "the endpoint reported no token counts" if priced else "it has no price"
             mend = "use an endpoint that reports usage" if priced else f'add [prices."{entry.model_id}"] to the config'
@@ -146,6 +152,33 @@ class Budget:
             seconds=max(0.0, seconds),
         )
 
+    def charge_spoiled(
+        self, role: Role, model_id: str, spoiled: Sequence[Usage], rollout_id: str | None = None
+    ) -> LedgerEntry | None:
+        """Writes what those tries of a call that got no reply may have cost, which stops nothing; None without any.
+
+        A rollout's own are charged with its turns (evolver.lab).
+        """
+        if not spoiled:
+            return None
+        entry = self.spoiled(self.call_entry(role, model_id, None, 0.0, rollout_id), spoiled)
+        self._store.write(entry)
+        return entry
+
+    def spoiled(self, like: LedgerEntry, tries: Sequence[Usage]) -> LedgerEntry:
+        """The entry of tries without a reply, beside that of a call or rollout whose time has theirs in it."""
+        tokens_in, tokens_out = total(t.input_tokens for t in tries), total(t.output_tokens for t in tries)
+        found: dict[str, object] = {
+            "id": f"{like.id}-spoiled",
+            "calls": len(tries),
+            "input_tokens": tokens_in,
+            "output_tokens": tokens_out,
+            "cost_usd": self.price(like.model_id, tokens_in, tokens_out),
+            "seconds": 0.0,
+            "spoiled": True,
+        }
+        return like.model_copy(update=found)
+
     def price(self, model_id: str, input_tokens: int | None, output_tokens: int | None) -> float | None:
         """Cost in $ of so many tokens, None when unknown. What has no price and runs here costs 0 by declaration."""
         price = self._store.config.prices.get(model_id)
@@ -163,8 +196,8 @@ def _hold(prefix: str, spent: Spent, cap: Cap) -> None:
             raise BudgetSpent(
                 f"{prefix}{name} = {limit:,} is spent ({used:,} used): raise it in the config and run it again"
             )
-    if cap.tokens is not None and spent.unknown_tokens:
+    if cap.tokens is not None and (unknown := spent.unknown_tokens - spent.unknown_spoiled):
         raise UsageError(
-            f"{prefix}tokens can't be held: {spent.unknown_tokens} ledger entries have unknown token counts; "
+            f"{prefix}tokens can't be held: {unknown} ledger entries have unknown token counts; "
             "remove that cap, or use an endpoint that reports usage"
         )

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
 from evolver.calls import call_text, result_text, tools_text
 from evolver.records import Image, Message, Part, Text, ToolCall, ToolSpec
@@ -23,18 +23,40 @@ Body = dict[str, JsonValue]
 Wire = Literal["native_tools", "xml"]  # tools as native tool calls, or as `<tool_call>` text
 
 
+class Dialect(BaseModel):
+    """How an endpoint wants its requests worded: its name for the most tokens of a reply, and what is not to be sent.
+
+    Nearly all take the default. OpenAI's reasoning models take `limit` "max_completion_tokens" and no "temperature" or
+    "top_p": a harness can't choose those for them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    leave_out: tuple[Literal["temperature", "top_p", "seed"], ...] = ()
+
+
+PLAIN = Dialect()
+
+
 def body_for(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], sampling: Sampling, seed: int, protocol: Wire
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    sampling: Sampling,
+    seed: int,
+    protocol: Wire,
+    dialect: Dialect = PLAIN,
 ) -> Body:
     """One call as the body of a chat-completions request, all but the model's name."""
     xml = protocol == "xml"
-    body: Body = {
+    settings: Body = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "max_tokens": sampling.max_tokens,
+        dialect.limit: sampling.max_tokens,
         "seed": seed,
-        "messages": _messages(messages, tools, xml),
     }
+    body = {name: value for name, value in settings.items() if name not in dialect.leave_out}
+    body["messages"] = _messages(messages, tools, xml)
     if tools and not xml:
         body["tools"] = [
             {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}

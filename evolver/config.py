@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
+from evolver.chat import PLAIN, Dialect
 from evolver.errors import UsageError
 from evolver.faults import faults
 from evolver.looks import GapConfig
@@ -36,7 +37,7 @@ class OpenAISpec(Section):
 
     `image_tokens` is how the model counts images (evolver.tokens): "auto" takes it from the model's name. An endpoint
     that can't be reached before any call of the run succeeded is given up after `first_contact_s`, a later outage or
-    storm after `retry_for_s`.
+    storm after `retry_for_s`. `dialect` says how it wants its requests worded (evolver.chat).
     """
 
     kind: Literal["openai"]
@@ -48,6 +49,7 @@ class OpenAISpec(Section):
     first_contact_s: Annotated[float, Field(ge=0, le=3_600)] = 5.0
     concurrency: Positive = 8
     image_tokens: ImageRule | Literal["auto"] = "auto"
+    dialect: Dialect = PLAIN
 
     @field_validator("base_url")
     @classmethod
@@ -325,9 +327,8 @@ class RunConfig(Section):
     @property
     def _endpoints(self) -> tuple[OpenAISpec, ...]:
         judge = None if self.judge is None else self.judge.model
-        annotator = self.distil.annotator
         authors = [author.model for author in self.authors if isinstance(author, LLMAuthor)]
-        return tuple(spec for spec in (self.teacher, judge, annotator, *authors) if isinstance(spec, OpenAISpec))
+        return tuple(s for s in (self.teacher, judge, self.distil.annotator, *authors) if isinstance(s, OpenAISpec))
 
     @property
     def teacher_id(self) -> str:

@@ -206,10 +206,10 @@ class Part:
 def gap(store: Store, a: str, b: str, part: Part | None = None, equal: Equal | None = None) -> Gap:
     """The gap of two harness ids on the test split, from what the run holds, or from a part of it.
 
-    Only tasks that every arm has scored count (same versions), and only students of one recipe, of the variant `equal`
-    where one is named. The teacher is the one of the distillations, or the only model that is no student's and played
-    both. A harness against itself is an A/A arm: its students are dealt to both sides by turns. Raises UsageError when
-    the arms can't be compared.
+    Only tasks that every arm has scored count (same versions), and only students of one recipe and teacher, of the
+    variant `equal` where one is named. The teacher is the one of the distillations, or the only model that is no
+    student's and played both. A harness against itself is an A/A arm: its students are dealt to both sides by turns.
+    Raises UsageError when the arms can't be compared.
     """
     cards, students = cards_on_test(store), _students(store, (a, b), equal)
     if part is not None:
@@ -286,9 +286,13 @@ def cards_on_test(store: Store) -> list[Scorecard]:
     return [c for c in final_cards(store.all(Scorecard)) if c.key.split == "test" and c.key.purpose == "test"]
 
 
-def of_one_recipe(store: Store, pair: tuple[str, str], equal: Equal | None = None) -> list[Distillation]:
-    """The students of both harnesses that may be compared: of one recipe, and of the variant where one is named."""
-    return _newest(_students(store, pair, equal), set(pair))
+def of_one_recipe(
+    store: Store, pair: tuple[str, str], equal: Equal | None = None, teacher: str | None = None
+) -> list[Distillation]:
+    """The students of both harnesses that may be compared: of one recipe and teacher, and of the variant and the
+    teacher that are named."""
+    found = _students(store, pair, equal)
+    return _newest([d for d in found if teacher in (None, d.teacher_model)], set(pair))
 
 
 def _students(store: Store, pair: tuple[str, str], equal: Equal | None) -> list[Distillation]:
@@ -296,17 +300,16 @@ def _students(store: Store, pair: tuple[str, str], equal: Equal | None) -> list[
 
 
 def _newest(made: Sequence[Distillation], pair: set[str]) -> list[Distillation]:
-    """The students of the newest recipe that was used under both harnesses, else of the newest one."""
-    recipes = [d.recipe for d in reversed(made)]
-    shared = (r for r in recipes if {d.teacher_harness for d in made if d.recipe == r} == pair)
-    chosen = next(shared, recipes[0] if recipes else None)
-    return [d for d in made if d.recipe == chosen]
+    """The students of the newest recipe and teacher that both harnesses had, else of the newest ones."""
+    kinds = [(d.recipe, d.teacher_model) for d in reversed(made)]
+    shared = (k for k in kinds if {d.teacher_harness for d in made if (d.recipe, d.teacher_model) == k} == pair)
+    chosen = next(shared, kinds[0] if kinds else None)
+    return [d for d in made if (d.recipe, d.teacher_model) == chosen]
 
 
 def _other_recipes(students: int) -> list[str]:
-    return (
-        [f"students of another recipe are left out: {students} (`evolver distil` makes one anew)"] if students else []
-    )
+    said = f"students of another recipe or teacher are left out: {students} (`evolver distil` makes one anew)"
+    return [said] if students else []
 
 
 def _models(cards: Sequence[Scorecard], made: Sequence[Distillation], pair: tuple[str, str]) -> tuple[str, str | None]:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -19,6 +20,7 @@ from evolver.live import watched
 from evolver.protocols import Executor, Grader, Held, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Scorecard
 from evolver.redact import keys_in
+from evolver.refusals import neutral_answer
 from evolver.rollout import Interrupted, Job, run_rollout
 from evolver.score import grades, scorecard
 from evolver.store import Store
@@ -116,7 +118,7 @@ class Lab:
         for position, attempt in enumerate(attempts):
             key = self._key(attempt, player.id)
             done = by_key.get(key)
-            if done is not None and (done.success is not None or _tries(self._earlier(key)) >= TRIES):
+            if done is not None and (done.success is not None or sum(map(tried, self._earlier(key))) >= TRIES):
                 cards[position] = done
             else:
                 todo.append((position, key, attempt.task))
@@ -155,13 +157,17 @@ class Lab:
             self._read += 1
         return list(self._rollouts.get(key, ()))
 
+    def unanswered(self, key: RolloutKey) -> int:
+        """How often an attempt was run and an outage of the endpoint left it unscored."""
+        return sum(1 for rollout in self._earlier(key) if rollout.error is not None and rollout.error.outage)
+
     async def _score_one(self, key: RolloutKey, task: Task, player: Model | Privileged, role: Role) -> Scorecard:
         """One attempt until it is scored: an ungraded frozen state is graded, else the attempt is run (again)."""
         earlier = self._earlier(key)
         card: Scorecard | None = None
         if earlier and self.store.get(Scorecard, earlier[-1].id) is None:
             card = await self._grade(earlier[-1], task, self._state(earlier[-1]))
-        tries = _tries(earlier)
+        tries = sum(map(tried, earlier))
         while card is None or (card.success is None and tries < TRIES):
             tries += 1
             self.budget.check(role)
@@ -175,6 +181,7 @@ class Lab:
                 retry_of=earlier[-1].id if earlier else None,
                 ttl_s=self.config.sandbox.ttl_s,
                 keys=self.keys,
+                answers=partial(self._answers, player, role),
             )
             rollout, card = await self.play(job, role)
             earlier.append(rollout)
@@ -200,6 +207,15 @@ class Lab:
         self._charge(rollout, role)
         return rollout, state
 
+    async def _answers(self, player: Model | Privileged, role: Role) -> bool:
+        """Whether a model that refused an attempt answers something else; that call is charged to `role` too."""
+        began = time.monotonic()
+        answer = await neutral_answer(player)
+        if answer is None:
+            return False
+        self.budget.charge(self.budget.call_entry(role, player.id, answer.usage, time.monotonic() - began))
+        return True
+
     def _state(self, rollout: Rollout) -> bytes | None:
         return None if rollout.state_sha256 is None else self.store.blob(rollout.state_sha256)
 
@@ -213,27 +229,34 @@ class Lab:
         return self.budget.price(rollout.key.model_id, *_tokens(rollout))
 
     def _charge(self, rollout: Rollout, role: Role) -> None:
+        for entry in self._billed(rollout, role):
+            self.budget.charge(entry)
+
+    def _billed(self, rollout: Rollout, role: Role) -> list[LedgerEntry]:
+        """What a rollout is charged: tries without a reply, where there were any, and its turns. The same in whichever
+        process, for two may find it at once."""
         tokens_in, tokens_out = _tokens(rollout)
-        self.budget.charge(
-            LedgerEntry(
-                id=f"led-{rollout.id}",
-                role=role,
-                model_id=rollout.key.model_id,
-                calls=len(rollout.turns),
-                input_tokens=tokens_in,
-                output_tokens=tokens_out,
-                cost_usd=self._cost(rollout),
-                rollout_id=rollout.id,
-                at=time.time(),
-                seconds=max(0.0, rollout.finished_at - rollout.started_at),
-            )
+        turns = LedgerEntry(
+            id=f"led-{rollout.id}",
+            role=role,
+            model_id=rollout.key.model_id,
+            calls=len(rollout.turns),
+            input_tokens=tokens_in,
+            output_tokens=tokens_out,
+            cost_usd=self._cost(rollout),
+            rollout_id=rollout.id,
+            at=rollout.finished_at,
+            seconds=max(0.0, rollout.finished_at - rollout.started_at),
         )
+        return [self.budget.spoiled(turns, rollout.spoiled), turns] if rollout.spoiled else [turns]
 
     def _charge_what_a_crash_left_out(self) -> None:
-        charged = {entry.rollout_id for entry in self.store.all(LedgerEntry)}
-        for rollout in self.store.all(Rollout):
-            if rollout.id not in charged:
-                self._charge(rollout, self._role_of(rollout))
+        rollouts = self.store.all(Rollout)  # before the ledger: what ends meanwhile is charged by whoever played it
+        charged = {entry.id for entry in self.store.all(LedgerEntry)}
+        for rollout in rollouts:
+            for entry in self._billed(rollout, self._role_of(rollout)):
+                if entry.id not in charged:
+                    self.budget.charge(entry)
 
     def _role_of(self, rollout: Rollout) -> Role:
         by_purpose: dict[Purpose, Role] = {"author": "author", "check": "teacher", "calibrate": "judge"}
@@ -242,10 +265,10 @@ class Lab:
         return "teacher" if rollout.key.model_id == self.model.id else "student"
 
 
-def _tries(rollouts: Sequence[Rollout]) -> int:
-    """How many count as tried: one that an outage of the endpoint or a stop of the program ended does not."""
-    errors = [rollout.error for rollout in rollouts]
-    return sum(1 for error in errors if error is None or (error.blame != "provider" and error.kind != "interrupted"))
+def tried(rollout: Rollout) -> bool:
+    """Whether it counts as tried: one that an outage of the endpoint or a stop of the program ended does not."""
+    error = rollout.error
+    return error is None or (error.blame != "provider" and error.kind != "interrupted")
 
 
 class _Tally:

@@ -10,12 +10,13 @@ from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 from pydantic import JsonValue
 
 from devset.task import Criterion, Task
-from evolver.chat import Body, Wire, body_for
-from evolver.records import Candidate, Completion, Connection, Message, Record, Rollout, Score, ToolSpec
+from evolver.chat import PLAIN, Body, Dialect, Wire, body_for
+from evolver.records import Candidate, Completion, Connection, Message, Record, Rollout, Score, ToolSpec, Usage
 from harnesses.harness import Environment, Sampling
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+UNKNOWN_USAGE = Usage(input_tokens=None, output_tokens=None, counted_by="provider")
 
 
 # --- Model -----------------------------------------------------------------------------------------------------
@@ -24,7 +25,10 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Request:
     """One model call. `frames` maps the frame ids that occur in `messages` to their PNG bytes; `protocol` says whether
-    tools travel as native tool calls or as `<tool_call>` text."""
+    tools travel as native tool calls or as `<tool_call>` text.
+
+    A model adds to `spoiled` each try that may be billed although no reply came of it, whatever becomes of the call.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
@@ -32,11 +36,13 @@ class Request:
     seed: int
     frames: Mapping[str, bytes] = field(default_factory=dict)
     protocol: Wire = "native_tools"
+    dialect: Dialect = PLAIN
+    spoiled: list[Usage] = field(default_factory=list, compare=False)
 
     @cached_property
     def body(self) -> Body:
         """The call as a chat-completions body, all but the model's name, with images by name (evolver.chat)."""
-        return body_for(self.messages, self.tools, self.sampling, self.seed, self.protocol)
+        return body_for(self.messages, self.tools, self.sampling, self.seed, self.protocol, self.dialect)
 
 
 @runtime_checkable
@@ -203,7 +209,8 @@ class Author(Protocol):
 
 
 class Grader(Protocol):
-    """Grades criteria of its own kind on a frozen state. A value of None is 'unscored', and re-run."""
+    """Grades criteria of its own kind on a frozen state. A value of None is 'unscored', and re-run; one that can be
+    had later without a re-run is asked for by raising NotReady."""
 
     name: str
 

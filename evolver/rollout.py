@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from shlex import quote
 
 from devset.task import Task
 from evolver.channels import channel_of
+from evolver.chat import PLAIN, Dialect
 from evolver.context import Context, frames_in, summary_of
-from evolver.errors import Blame, Blamed, SandboxLost, SetupFailed, UsageError
+from evolver.errors import Blame, Blamed, RequestRefused, SandboxLost, SetupFailed, UsageError
 from evolver.protocols import Model, Privileged, Request, Sandbox, Sandboxes
 from evolver.records import (
     Completion,
@@ -21,12 +22,14 @@ from evolver.records import (
     Failure,
     Image,
     ImageRule,
+    Message,
     Observed,
     Rollout,
     RolloutKey,
     StopReason,
     ToolResult,
     Turn,
+    Usage,
 )
 from evolver.redact import redacted, redacted_record
 from evolver.sent import Sent
@@ -48,11 +51,16 @@ def always(turns: Sequence[Turn]) -> bool:
     return True
 
 
+async def never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Job:
     """What to run: everything that decides the outcome of one attempt. Its sandbox ends by itself after `ttl_s`;
     `keys` are masked in everything that a model, a tool or an error says. `evidence` (path → bytes) lies in /evidence,
-    to be read. `goes_on` is asked before each call, and ends the attempt (stop reason `cap`) by saying no."""
+    to be read. `goes_on` is asked before each call, and ends the attempt (stop reason `cap`) by saying no. `answers` is
+    asked when the first call is refused: whether the model answers others, and it is this attempt that it refuses."""
 
     key: RolloutKey
     rollout_id: str
@@ -65,12 +73,19 @@ class Job:
     keys: tuple[str, ...] = ()
     evidence: Mapping[str, bytes] = field(default_factory=dict)
     goes_on: Callable[[Sequence[Turn]], bool] = always
+    answers: Callable[[], Awaitable[bool]] = never
 
     @property
     def image_rule(self) -> ImageRule:
         """How the model counts images: as it says itself, else as its name tells."""
         rule: ImageRule = getattr(self.model, "image_rule", image_rule_for(self.key.model_id))
         return rule
+
+    @property
+    def dialect(self) -> Dialect:
+        """How requests are worded for the model."""
+        dialect: Dialect = getattr(self.model, "dialect", PLAIN)
+        return dialect
 
 
 @dataclass
@@ -84,6 +99,7 @@ class Progress:
     image_digest: str = ""
     connections: tuple[Connection, ...] = ()
     state: bytes | None = None
+    spoiled: list[Usage] = field(default_factory=list)
     error: Failure | None = None
 
 
@@ -99,7 +115,8 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
     """Runs one attempt to its end. What goes wrong on our side becomes `Rollout.error` and a state of None;
     only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions. An endpoint that
     refuses half-way is an error of the provider: the calls before it are billed, so their record must not be lost.
-    For the same reason an attempt that is cancelled half-way leaves as `Interrupted`, with its record."""
+    For the same reason an attempt that is cancelled half-way leaves as `Interrupted`, with its record. A refusal of the
+    first call is kept like one half-way where the model `answers` others; else it is wrong input (key, address)."""
     started, began = time.time(), time.monotonic()
     progress = Progress()
     try:
@@ -108,12 +125,12 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
         progress.stop = "error"
         progress.error = _failure(error.kind, error.blame, error, job)
     except UsageError as error:
-        if not progress.turns:
+        if not progress.turns and not (isinstance(error, RequestRefused) and await job.answers()):
             raise
         progress.stop = "error"
         progress.error = _failure("refused", "provider", error, job)
     except asyncio.CancelledError:
-        if not progress.turns:
+        if not progress.turns and not progress.spoiled:
             raise
         progress.stop, progress.state = "error", None
         progress.error = Failure(kind="interrupted", blame="platform", message="the program was stopped")
@@ -147,6 +164,7 @@ def _record(job: Job, progress: Progress, started: float, seconds: float, put_bl
         requests_sha256=None if requests is None else put_blob(requests),
         image_rule=job.image_rule,
         connections=progress.connections,
+        spoiled=tuple(progress.spoiled),
         error=progress.error,
         started_at=started,
         finished_at=started + seconds,  # a clock that is set meanwhile does not count
@@ -240,18 +258,19 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
             progress.stop = "cap"
             return
         messages, tokens = context.messages(progress.turns)
-        wanted = frames_in(messages)
         request = Request(
             messages=messages,
             tools=context.tools,
             sampling=scaffold.sampling,
             seed=_seed(job, index),
-            frames={k: v for k, v in look.frames.items() if k in wanted},
+            frames=look.frames_of(messages),
             protocol=scaffold.protocol,
+            dialect=job.dialect,
+            spoiled=progress.spoiled,
         )
         progress.sent.add({"model": job.key.model_id, **request.body})
         asked = time.monotonic()
-        reply = redacted_record(await model.complete(request), job.keys)
+        reply = redacted_record(await _reply(model, request), job.keys)
         acted = time.monotonic()
         turn = Turn(
             index=index,
@@ -259,8 +278,6 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
             request_tokens=tokens,
             completion=reply,
             summary=summary_of(reply),
-            results=(),
-            observed=Observed(),
             channel=channel_of(reply.calls, harness),
             slip=getattr(model, "last_slip", None),
             model_s=round(acted - asked, 4),
@@ -287,6 +304,13 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
             progress.stop = "time_limit"
             return
     progress.stop = "step_limit"
+
+
+async def _reply(model: Model, request: Request) -> Completion:
+    try:
+        return await model.complete(request)
+    except UsageError as error:
+        raise RequestRefused(str(error)) from error
 
 
 def _bound(job: Job, sandbox: Sandbox) -> Model:
@@ -364,3 +388,8 @@ class Look:
             render = render_marks if wanted.text == "marks" else render_tree
             text = redacted(render(await sandbox.elements(), sandbox.screen, wanted.max_chars), self._keys)
         return Observed(image=image, text=text, settled=frame.settled)
+
+    def frames_of(self, messages: Sequence[Message]) -> dict[str, bytes]:
+        """The PNGs of the frames that these messages name."""
+        wanted = frames_in(messages)
+        return {frame_id: png for frame_id, png in self.frames.items() if frame_id in wanted}

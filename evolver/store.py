@@ -282,8 +282,9 @@ class Store:
 
     @staticmethod
     @contextmanager
-    def lock(path: Path) -> Iterator[None]:
-        """`working` for a run directory that may be of any version."""
+    def lock(path: Path, *, for_parent: bool = False) -> Iterator[None]:
+        """`working` for a run directory that may be of any version. `for_parent`: a process whose parent holds it works
+        for that one, and needs none of its own."""
         with on_disk(path):
             fd = os.open(path / ".run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -291,9 +292,11 @@ class Store:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 who = os.pread(fd, 32, 0).decode().strip() or "unknown"
-                raise UsageError(f"{path} is being worked on by process {who}: wait for it or stop it") from None
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, str(os.getpid()).encode(), 0)
+                if not for_parent or who != str(os.getppid()):
+                    raise UsageError(f"{path} is being worked on by process {who}: wait for it or stop it") from None
+            else:
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode(), 0)
             yield
         finally:
             os.close(fd)

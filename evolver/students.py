@@ -15,11 +15,12 @@ from devset.task import Task
 from evolver.config import RunConfig
 from evolver.crossing import crossing
 from evolver.errors import BudgetSpent, UsageError
-from evolver.gap import Part, gap
+from evolver.gap import Part, gap, of_one_recipe
 from evolver.lab import Lab
 from evolver.looks import GapConfig
 from evolver.race import interleaved, record_evaluation
-from evolver.records import Crossing, Distillation, Equal, Gap, Scorecard
+from evolver.records import Crossing, Equal, Gap, Scorecard
+from evolver.store import Store
 
 BUDGET_EXIT = 4
 PR_SET_PDEATHSIG = 1
@@ -48,20 +49,6 @@ class Order:
         given += [] if self.test_tasks is None else ["--test-tasks", str(self.test_tasks)]
         given += [] if self.equal is None else ["--equal", self.equal]
         return given + [word for other in self.under for word in ("--test-tasks", f"{self.under_tasks}@{other}")]
-
-    def is_made(self, lab: Lab, tasks: Sequence[Task]) -> bool:
-        """Whether the student is there and has played these test tasks, and those under other harnesses."""
-        made = [
-            d
-            for d in lab.store.all(Distillation)
-            if (d.teacher_harness, d.seed) == (self.harness_id, self.seed) and self.equal in (None, d.equal)
-        ]
-        if not made:
-            return False
-        mine = [c.key for c in lab.store.all(Scorecard) if c.key.model_id == made[-1].student_model]
-        played = {(key.harness_id, key.task_id) for key in mine}
-        wanted = {(self.harness_id, task.id) for task in tasks[: self.test_tasks]}
-        return wanted | {(h, task.id) for h in self.under for task in tasks[: self.under_tasks]} <= played
 
 
 Distil = Callable[[Path, Order], Awaitable[int]]  # (run directory, what is wanted) → exit code
@@ -110,15 +97,39 @@ async def _end(child: asyncio.subprocess.Process) -> None:
         await child.wait()
 
 
-async def ensure_students(lab: Lab, orders: Sequence[Order], distil: Distil, tasks: Sequence[Task] = ()) -> None:
-    """Distils what is missing of `orders`, whose test tasks are among `tasks` (none: it is enough that they are there).
+def missing(
+    store: Store, teacher: str, orders: Sequence[Order], tasks: Sequence[Task], pair: Pair | None = None
+) -> list[Order]:
+    """The orders whose student is not there, or has not played those of `tasks`, its own and under others, that it is
+    to. Only students of this teacher count, and of the one recipe that a gap of the pair (or of the student's harness
+    with itself) takes."""
+    played = {(card.key.model_id, card.key.harness_id, card.key.task_id) for card in store.all(Scorecard)}
+
+    def is_made(order: Order) -> bool:
+        mine = order.harness_id
+        found = of_one_recipe(store, pair or (mine, mine), order.equal, teacher)
+        made = [d.student_model for d in found if (d.teacher_harness, d.seed) == (mine, order.seed)]
+        own = {(mine, task.id) for task in tasks[: order.test_tasks]}
+        wanted = own | {(other, task.id) for other in order.under for task in tasks[: order.under_tasks]}
+        return bool(made) and {(made[-1], *place) for place in wanted} <= played
+
+    return [order for order in orders if not is_made(order)]
+
+
+async def ensure_students(
+    lab: Lab, orders: Sequence[Order], distil: Distil, tasks: Sequence[Task] = (), pair: Pair | None = None
+) -> None:
+    """Distils what is missing of `orders`, whose test tasks are among `tasks` (none: it is enough that they are there),
+    for the gap of `pair` if one is named.
 
     A failed child is reported and costs its lineage nothing; a resumed run tries again. Raises BudgetSpent when a child
     stopped at a cap.
     """
-    for done, order in enumerate(orders):
-        if order.is_made(lab, tasks):
-            continue
+    asked: set[Order] = set()
+    # Asked anew after each: a new student may leave one of another recipe, which counted until then, without company.
+    while left := [o for o in missing(lab.store, lab.model.id, orders, tasks, pair) if o not in asked]:
+        order, done = left[0], len(orders) - len(left)
+        asked.add(order)
         named = f"{order.harness_id[:12]}, seed {order.seed}" + (f", equal {order.equal}" if order.equal else "")
         what = f"distil {named}"
         lab.tell(what, done, len(orders), {})
@@ -231,7 +242,7 @@ async def _measured(lab: Lab, wanted: Measure, tasks: Sequence[Task], distil: Di
     await lab.score(arms, label=f"test {a[:12]} and {b[:12]}")
     for harness_id in dict.fromkeys(wanted.pair):
         record_evaluation(lab, harness_id, "test", wanted.tasks)
-    await ensure_students(lab, wanted.orders, distil, tasks)
+    await ensure_students(lab, wanted.orders, distil, tasks, wanted.pair)
     found = gap(lab.store, a, b, part, wanted.equal)
     if lab.store.get(Gap, found.id) is None:
         lab.record(found)

@@ -1,15 +1,16 @@
 """A language model writes new skills: one conversation a skill, each answer a tool call that holds a whole skill.
 
 What is wrong with an answer goes back as the result of its call, a few times at most. What its scripts do is found out
-in sandboxes alone: only a skill that passes the gate (rules, wrong and other right solutions, fresh machines) is
-written to `skills/`; anything else goes to `quarantine/`, with the reasons, and nothing reads it. Every call is in the
-ledger.
+in sandboxes alone. A skill is written to `quarantine/` first, and what is read back from there goes through the gate
+(rules, wrong and other right solutions, fresh machines). When its verdict is on record, one that passed moves to
+`skills/`; of any other the reasons lie beside it. Every call is in the ledger.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ from devset.forge.workflow import bound, task_of
 from evolver.admission import Bench
 from evolver.budget import Budget
 from evolver.composed import prove
-from evolver.disk import append_line, records_in
+from evolver.disk import append_line, make_folder, records_in, sync
 from evolver.errors import ProviderFailed
 from evolver.protocols import Model, Request
 from evolver.records import Completion, Finite, LedgerEntry, Message, Record, Text, ToolSpec
@@ -112,6 +113,8 @@ async def write_skills(desk: Desk, n: int) -> AsyncIterator[SkillVerdict]:
     the others. Raises BudgetSpent where a cap leaves no room for another call."""
     log = desk.store.path / LOG
     known = list(records_in(log, SkillVerdict))
+    for verdict in known:
+        _take(desk, verdict)  # a stop may have come between its verdict and this
     for verdict in known[:n]:
         yield verdict
     tried = {verdict.cell for verdict in known}
@@ -120,6 +123,7 @@ async def write_skills(desk: Desk, n: int) -> AsyncIterator[SkillVerdict]:
         verdict = await _write_one(desk, f"skill-{number}", cell)
         tried.add(verdict.cell)
         append_line(log, verdict.model_dump_json())
+        _take(desk, verdict)
         yield verdict
 
 
@@ -134,6 +138,20 @@ def next_cell(families: Mapping[str, Family], tried: set[str]) -> Cell:
     return Cell(app, "any", "other", note="something that no skill of this app does yet; choose object and verb")
 
 
+def _take(desk: Desk, verdict: SkillVerdict) -> None:
+    """Puts a skill that was admitted in use, unless it is already."""
+    if verdict.outcome != "admitted" or verdict.name is None:
+        return
+    aside, place = (desk.store.path / folder / verdict.name for folder in (f"{HELD}/{verdict.id}", TAKEN))
+    if not aside.is_dir():
+        return
+    make_folder(place.parent)
+    aside.rename(place)
+    sync((place.parent,))
+    aside.parent.rmdir()
+    desk.families[verdict.name] = family_of(read_skill(place))
+
+
 def name_of(cell: Cell) -> str:
     return "/".join(cell.path)
 
@@ -142,11 +160,8 @@ async def _write_one(desk: Desk, skill_id: str, cell: Cell) -> SkillVerdict:
     began = time.monotonic()
     draft = _Draft(skill_id, cell, [_said("system", system_text()), _said("user", ask(cell, desk.families))])
     outcome = await _conversation(desk, draft)
-    if outcome == "admitted" and draft.spec is not None:
-        write_skill(draft.spec, desk.store.path / TAKEN / draft.spec.name)
-        desk.families[draft.spec.name] = family_of(draft.spec)
-    else:
-        _quarantine(draft, desk.store.path / HELD / skill_id)
+    if outcome != "admitted":
+        _say_why(draft, desk.store.path / HELD / skill_id)
     tokens = [count for entry in draft.entries for count in (entry.input_tokens, entry.output_tokens)]
     costs = [entry.cost_usd for entry in draft.entries]
     return SkillVerdict(
@@ -154,7 +169,7 @@ async def _write_one(desk: Desk, skill_id: str, cell: Cell) -> SkillVerdict:
         cell=name_of(cell),
         outcome=outcome,
         name=draft.spec.name if draft.spec else None,
-        calls=len(draft.entries),
+        calls=sum(entry.calls for entry in draft.entries),
         reasons=draft.reasons,
         tokens=total(tokens),
         cost_usd=total(costs),
@@ -180,7 +195,7 @@ async def _conversation(desk: Desk, draft: _Draft) -> Outcome:
             return "provider"
         left_s -= time.monotonic() - began
         try:
-            draft.spec = _spec_of(answer)
+            draft.spec = _kept(_spec_of(answer), desk.store.path / HELD / draft.id)
         except SkillError as error:
             draft.reasons, draft.spec, outcome = (str(error),), None, "malformed"
         else:
@@ -195,22 +210,20 @@ async def _conversation(desk: Desk, draft: _Draft) -> Outcome:
 
 
 async def _asked(desk: Desk, draft: _Draft, limit_s: float) -> Completion:
-    """One call, charged whether it comes back or not. Raises TimeoutError at the limit."""
+    """One call, charged with what came to nothing before it came back, or did not. Raises TimeoutError at the limit."""
     budget = Budget(desk.store, desk.store.config.caps)
     budget.check("author")
     request = Request(tuple(draft.messages), (tool_spec(),), SAMPLING, desk.store.config.seed + len(draft.entries))
-    began, completion = time.monotonic(), None
+    began = time.monotonic()
     try:
         async with asyncio.timeout(limit_s):
             completion = await desk.model.complete(request)
     finally:
-        usage = None if completion is None else completion.usage
-        entry = budget.call_entry("author", desk.model.id, usage, time.monotonic() - began)
-        draft.entries.append(entry)
-        if completion is None:
-            desk.store.append(entry)  # nobody knows what it cost, and that is no reason to stop the others
-        else:
-            budget.charge(entry)
+        lost = budget.charge_spoiled("author", desk.model.id, request.spoiled)
+        draft.entries += [] if lost is None else [lost]
+    entry = budget.call_entry("author", desk.model.id, completion.usage, time.monotonic() - began)
+    draft.entries.append(entry)
+    budget.charge(entry)
     draft.answer = json.dumps([call.arguments for call in completion.calls]) if completion.calls else completion.text
     return completion
 
@@ -224,6 +237,15 @@ def _spec_of(answer: Completion) -> SkillSpec:
     if [call.name for call in answer.calls] != [TOOL]:
         raise SkillError(f"expected one call of {TOOL}, got {[call.name for call in answer.calls] or 'text alone'}")
     return parsed_skill(answer.calls[0].arguments, TOOL)
+
+
+def _kept(spec: SkillSpec, folder: Path) -> SkillSpec:
+    """The skill as it is read back from below `folder`, where it takes the place of an earlier version: the gate runs
+    what will be in use. Raises SkillError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write_skill(spec, folder / spec.name)
+    sync(path for path in (folder, *folder.rglob("*")))
+    return read_skill(folder / spec.name)
 
 
 async def _against(desk: Desk, draft: _Draft) -> tuple[tuple[str, ...], bool]:
@@ -263,8 +285,12 @@ def static_reasons(family: Family, families: Mapping[str, Family], duplicates: D
         return [f"it is the skill {twin!r} under another name: the same checks and the same commands"]
     found: list[str] = []
     for seed in SEEDS:
-        flow = bound([family], (), seed)
-        task = task_of(flow)
+        try:
+            flow = bound([family], (), seed)
+            task = task_of(flow)
+        except ValueError as error:
+            found.append(f"slots: for some seeds they can't be filled: {error}")
+            continue
         found += [f"{one.rule}: {one.why}" for one in violations(flow, task)]
         _, again = duplicates.twin(flow, task)
         found += ["its task is one that is held out"] if again is not None else []
@@ -279,7 +305,7 @@ def _cases(family: Family, families: Mapping[str, Family]) -> list[Composed]:
     return [Composed(flow, task_of(flow)) for flow in flows]
 
 
-def _quarantine(draft: _Draft, folder: Path) -> None:
+def _say_why(draft: _Draft, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "reasons.txt").write_text("\n".join(draft.reasons) + "\n", encoding="utf-8")
     (folder / "answer.txt").write_text(draft.answer, encoding="utf-8")

@@ -53,6 +53,7 @@ class ModelPin(Pin):
     first_contact_s: Amount | None = None
     concurrency: int | None = None
     image_tokens: str | None = None
+    dialect: dict[str, JsonValue] | None = None
 
 
 class TeacherPin(Pin):
@@ -175,8 +176,8 @@ class Capsule(Pin):
     judge: JudgePin | None
     machine: MachinePin
     tasks: TaskSetPin
-    program: ProgramPin
     held_out: dict[Sha256, Sha256] = {}
+    program: ProgramPin
     prices: dict[str, PricePin]
     prices_on: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     seed: int

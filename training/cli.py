@@ -54,15 +54,14 @@ def distil(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from evolver.commands.stopping import finished
     from evolver.store import Store
-    from training.distil import STUDENTS
     from training.recipe import load_recipe
 
-    chosen = load_recipe(recipe or Store.open(run).config.distil.recipe)
+    store = Store.open(run)
+    chosen = load_recipe(recipe or store.config.distil.recipe)
     if equal is not None:
         chosen = chosen.model_copy(update={"equal": equal})
-    counts, students = _counts(test_tasks or []), run / STUDENTS
-    students.mkdir(exist_ok=True)
-    with Store.lock(students):  # not the run's own, which the experiment holds whose child this may be
+    counts = _counts(test_tasks or [])
+    with Store.lock(run, for_parent=True):  # this may be the child of the experiment, which holds it
         finished(_distil(run, harness, seed, chosen, counts))
 
 
@@ -96,7 +95,8 @@ async def _distil(run: Path, name: str, seed: int, recipe: Recipe, played: dict[
         train = tasks_of(lab.store, "train", limits.train, "distil")
         own = played.pop("", None)
         crossed = {resolved(lab.library, other): n for other, n in played.items()}
-        splits = Splits(train=tuple(train), test=tuple(test), measured=own, crossed=crossed)
+        sealed = sealed_instructions(lab.config)
+        splits = Splits(train=tuple(train), test=tuple(test), sealed=sealed, measured=own, crossed=crossed)
         require_fit_judge(lab, [*splits.train, *splits.test])
         try:
             made = await distil(lab, harness_id, splits, recipe, seed, say)

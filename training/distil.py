@@ -65,12 +65,14 @@ class Training(BaseModel):
 
 class Splits(BaseModel):
     """The tasks that a distillation may learn from, and those that nothing may be learned from; it is measured on the
-    first `measured` of these (absent: on all), and under other harnesses on the first `crossed[harness id]`."""
+    first `measured` of these (absent: on all), and under other harnesses on the first `crossed[harness id]`. `sealed`
+    is what nothing may be learned about beside: the instructions of test tasks that this run does not play."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: tuple[Task, ...]
     test: tuple[Task, ...]
+    sealed: frozenset[str] = frozenset()
     measured: int | None = None
     crossed: dict[str, int] = {}
 
@@ -84,7 +86,7 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     require_positions(base, recipe.window_tokens)
     instructions, scored = await _material(lab, harness_id, splits.train, recipe)
     renderer = open_renderer(base, recipe.render)
-    sealed = frozenset(task.instruction for task in splits.test)
+    sealed = splits.sealed | {task.instruction for task in splits.test}
     notes = await _reasoned(lab, instructions, scored, recipe, say)
     rows = build_rows(lab.harness(harness_id), instructions, notes.scored, renderer, recipe, sealed)
     marked = [replace(row, annotated=notes.turns_of(row.rollout_id, row.turns)) for row in rows.rows]

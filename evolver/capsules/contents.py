@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from devset.task import Task
 from evolver.capsules.program import CHECKS, ROOT, folder_digests, program_pin, sha256
-from evolver.chat import bytes_of
+from evolver.chat import PLAIN, Dialect, bytes_of
 from evolver.config import DemonstratorSpec, JudgeConfig, ModelSpec, OpenAISpec, RunConfig, StudentSpec
 from evolver.context import Context
 from evolver.graders.judge import ASKS, PROMPT, signature_of
@@ -111,13 +111,14 @@ def harness_pin(tree: Tree) -> HarnessPin:
 
 def teacher_pin(spec: ModelSpec, harness: Harness) -> TeacherPin:
     model, sampling = model_pin(spec), harness.scaffold.sampling
+    dialect = spec.dialect if isinstance(spec, OpenAISpec) else PLAIN
     return TeacherPin(
         model=model,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         max_tokens=sampling.max_tokens,
         protocol=harness.scaffold.protocol,
-        first_request_sha256=sha256(first_request(harness, model.id)),
+        first_request_sha256=sha256(first_request(harness, model.id, dialect)),
     )
 
 
@@ -139,15 +140,17 @@ def model_pin(spec: ModelSpec) -> ModelPin:
                 first_contact_s=spec.first_contact_s,
                 concurrency=spec.concurrency,
                 image_tokens=spec.image_tokens,
+                dialect=spec.dialect.model_dump(mode="json"),
             )
 
 
-def first_request(harness: Harness, model_id: str) -> bytes:
+def first_request(harness: Harness, model_id: str, dialect: Dialect) -> bytes:
     """The bytes of a first request under this harness: system prompt, task and tool schemas as they are sent, for one
     fixed instruction and before any look at the screen."""
     context = Context(harness, INSTRUCTION, Observed(), "qwen2")
     messages, _ = context.messages(())
-    request = Request(messages, context.tools, harness.scaffold.sampling, 0, protocol=harness.scaffold.protocol)
+    scaffold = harness.scaffold
+    request = Request(messages, context.tools, scaffold.sampling, 0, protocol=scaffold.protocol, dialect=dialect)
     return bytes_of({"model": model_id, **request.body}, _no_picture)
 
 

@@ -120,6 +120,8 @@ def _rows(capsule: Capsule, released: bool) -> list[tuple[str, str]]:
     slips = f", slip rate {teacher.model.slip_rate:g}" if teacher.model.slip_rate is not None else ""
     screen = f"{machine.screen[0]}x{machine.screen[1]}" if machine.screen else "none"
     sampling = f"temperature {teacher.temperature:g}, top_p {teacher.top_p:g}, {teacher.max_tokens} tokens"
+    left_out = (teacher.model.dialect or {}).get("leave_out")
+    sampling += f" (not sent: {left_out})" if left_out else ""
     packages = f"{len(machine.image.deb)} deb, {len(machine.image.pip)} pip, {len(machine.image.graders)} of graders"
     return [
         ("released", "yes" if released else "no"),
@@ -143,30 +145,30 @@ def _rows(capsule: Capsule, released: bool) -> list[tuple[str, str]]:
 def verify(
     path: CapsuleDir,
     image: Annotated[bool, typer.Option(help="Look into a sandbox: image digest and installed packages.")] = True,
-    as_json: AsJson = False,
-) -> None:
     run: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The run that it was frozen in: look for its tag there.")
     ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Says exactly what is no longer as it was frozen, and exits with 1 when anything is: the capsule's bytes, the
     tasks and their checks, this program, the image and the packages in it.
 
     \b
     Examples:
       evolver capsule verify runs/mine/capsules/beta1-1
+      evolver capsule verify capsules/beta1-1 --run runs/mine
       evolver capsule verify runs/mine/capsules/beta1-1 --no-image --json
     """
-      evolver capsule verify capsules/beta1-1 --run runs/mine
     import asyncio
 
     from evolver.capsules import is_released, read_lock
     from evolver.capsules import verify as drifts_of
 
     capsule, found = read_lock(path), drifts_of(path)
-    unlooked = "" if image else "not looked at"
-    if image:
     if run is not None:
         found += _tag_drifts(run, path)
+    unlooked = "" if image else "not looked at"
+    if image:
         try:
             found += asyncio.run(_image_drifts(path, capsule))
         except NotReady as error:
@@ -184,8 +186,6 @@ def verify(
     say(f"capsule {capsule.id[:12]} is as it was frozen" + ("; its image was not looked at" if unlooked else ""))
 
 
-async def _image_drifts(path: Path, capsule: Capsule) -> Sequence[Drift]:
-    """On the pinned back end, in the environment of the capsule's tree; one that can't be read is a drift already."""
 def _tag_drifts(run: Path, path: Path) -> Sequence[Drift]:
     from evolver.commands.harness import open_library
     from evolver.freeze import tag_drifts
@@ -197,6 +197,8 @@ def _tag_drifts(run: Path, path: Path) -> Sequence[Drift]:
         library.close()
 
 
+async def _image_drifts(path: Path, capsule: Capsule) -> Sequence[Drift]:
+    """On the pinned back end, in the environment of the capsule's tree; one that can't be read is a drift already."""
     from evolver.capsules import verify_machine
     from evolver.capsules.folder import HARNESS
     from evolver.sandboxes import open_backend

@@ -72,7 +72,7 @@ def measure(run: RunDir, a: HarnessA, b: HarnessB, as_json: AsJson = False) -> N
         code = drive(store, lambda lab: _measure(lab, *pair))
         if code:
             raise typer.Exit(code)
-        found = _measured(store, *pair)
+        found = _measured(store, *pair, whole=False)
     if not found:
         raise UsageError(f"{run} has no students to compare under {a} and {b}; see what the distillation said above")
     if as_json:
@@ -270,10 +270,24 @@ async def _measure(lab: Lab, a: str, b: str) -> int:
     return 0
 
 
-def _measured(store: Store, a: str, b: str) -> list[Gap]:
-    """The gap of each variant; none while one of them is not all measured."""
+def _measured(store: Store, a: str, b: str, *, whole: bool = True) -> list[Gap]:
+    """The gap of each variant; none while one of them is not measured, or (`whole`) not with all students and tasks."""
+    if whole and not store.config.gap.looks and _is_missing(store, a, b):
+        return []
     found = [_measured_variant(store, a, b, equal) for equal in store.config.gap.equal or (None,)]
     return [one for one in found if one is not None] if None not in found else []
+
+
+def _is_missing(store: Store, a: str, b: str) -> bool:
+    """Whether a student is missing, or test tasks of one. These are compared with, not shown: that opens no split."""
+    from evolver.ground import with_imported
+    from evolver.opening import own_tasks
+    from evolver.students import measures, missing
+
+    config = store.config
+    tasks = with_imported(store, "test", own_tasks(config, "test", config.tasks.test))
+    wanted = [one for looks in measures(config, [(a, b)], tasks) for one in looks]
+    return any(missing(store, config.teacher_id, one.orders, tasks, one.pair) for one in wanted)
 
 
 def _measured_variant(store: Store, a: str, b: str, equal: Equal | None) -> Gap | None:

@@ -1,7 +1,8 @@
 """Grades `judge` criteria: a model reads the frozen state, the trajectory and the last screenshot, and picks choices.
 
-Any OpenAI-compatible model, another one than the teacher. A reply that can't be read, or none, leaves the criteria
-unscored; it is never taken for the lowest choice. Every call is charged to the run's one ledger under role `judge`.
+Any OpenAI-compatible model, another one than the teacher. A reply that can't be read leaves the criteria unscored; it
+is never taken for the lowest choice. Where no reply comes at all, what is to be graded waits for the next start. Every
+call is charged to the run's one ledger under role `judge`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from pydantic import JsonValue
 from devset.task import Criterion, Task
 from evolver.budget import Budget
 from evolver.calls import split_reasoning
+from evolver.chat import PLAIN
 from evolver.config import JudgeConfig
-from evolver.errors import Blamed, UsageError
+from evolver.errors import Blamed, JudgeSilent, ProviderFailed, UsageError
 from evolver.graders.evidence import BOUNDS, changes_text, cut, last_image, trajectory_text
 from evolver.protocols import Model, Request
 from evolver.records import Completion, Image, Message, Rollout, Score, Text
@@ -60,6 +62,7 @@ def signature_of(config: JudgeConfig) -> str:
     prompt and of every setting that shapes its request. Another signature is another judge."""
     shape: list[JsonValue] = [PROMPT.read_text(encoding="utf-8"), list(BOUNDS), ASKS]
     shape += [config.sees_screen, config.temperature, config.max_tokens]
+    shape += [] if config.model.dialect == PLAIN else [config.model.dialect.model_dump(mode="json")]
     digest = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:12]
     return f"judge:{config.model.model}:v{VERSION}-{digest}"
 
@@ -83,10 +86,13 @@ class JudgeGrader:
         """One score per criterion, in order, all from one reply; value None and the reason where there is no answer.
 
         Raises `BudgetSpent` when a cap is reached before a call, and `UsageError` when the endpoint refuses the first
-        request of all (key, address); a later refusal is about that one request (too long, filtered): unscored.
+        request of all (key, address); a later refusal is about that one request (too long, filtered): unscored. Raises
+        `JudgeSilent` when it does not answer: the frozen state can be graded later, and nobody has to play it again.
         """
         try:
             verdicts = await self._asked(criteria, rollout, self._shown(criteria, task, rollout, state))
+        except ProviderFailed as error:
+            raise JudgeSilent(f"the judge {self.model_id} does not answer: {error}; run it again to go on") from error
         except (Blamed, BadReply, Refused) as error:
             kind = error.kind if isinstance(error, Blamed) else "refused" if isinstance(error, Refused) else "reply"
             return [self._score(c, None, f"unscored, {kind}: {error}") for c in criteria]
@@ -102,7 +108,10 @@ class JudgeGrader:
             self._budget.check("judge")
             request = Request(messages=shown.messages, tools=(), sampling=sampling, seed=ask, frames=shown.frames)
             asked = time.monotonic()
-            completion = await self._complete(request)
+            try:
+                completion = await self._complete(request)
+            finally:
+                self._budget.charge_spoiled("judge", self.model_id, request.spoiled, rollout.id)
             self._charge(completion, rollout, time.monotonic() - asked)
             await self._store.settled()
             try:

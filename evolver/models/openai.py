@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -23,9 +24,9 @@ from evolver.chat import bytes_of
 from evolver.config import OpenAISpec
 from evolver.errors import Blamed, ProviderFailed, UsageError
 from evolver.models.endpoint import asked_delay_s, delay_s, limiter_for
-from evolver.models.wire import completion_from
-from evolver.protocols import Request
-from evolver.records import Completion
+from evolver.models.wire import completion_from, spoiled_usage
+from evolver.protocols import UNKNOWN_USAGE, Request
+from evolver.records import Completion, Usage
 from evolver.redact import redacted
 from evolver.tokens import image_rule_for
 
@@ -37,6 +38,7 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 TRANSIENT = (408, 409, 429)
 CONNECT_S = 10.0
 PER_CLIENT = 16  # connections
+SENT = ("ReadTimeout", "ReadError", "RemoteProtocolError")  # of httpx: the endpoint has the request, and may be at work
 
 
 class OpenAIModel:
@@ -50,6 +52,7 @@ class OpenAIModel:
         self.url = spec.base_url or DEFAULT_URL
         self.declared = f"{spec.model} at {self.url}"
         self.image_rule = image_rule_for(spec.model, spec.image_tokens)
+        self.dialect = spec.dialect
         self._spec = spec
         self._key = self._found_key()
         self._clients = self._connect()
@@ -78,6 +81,8 @@ class OpenAIModel:
     async def complete(self, request: Request) -> Completion:
         """One reply; transport errors, 408, 409, 429 and 5xx are tried again for `retry_for_s` seconds (for
         `first_contact_s` while nobody has ever answered), and the last try has `timeout_s` of its own."""
+        if request.dialect != self.dialect:
+            request = replace(request, dialect=self.dialect)
         body = bytes_of({"model": self.id, **request.body}, lambda frame_id: _png(request, frame_id))
         limiter = limiter_for(self.url, self._spec.concurrency)
         bound_s = self._spec.timeout_s + self._spec.retry_for_s
@@ -89,13 +94,11 @@ class OpenAIModel:
                     while True:
                         await limiter.ready()
                         tries += 1
-                        answer = await self._once(body)
-                        limiter.answered |= not (isinstance(answer, _Again) and answer.unreachable)
-                        if isinstance(answer, Mapping):
-                            completion = completion_from(answer, request)
-                            if completion is not None:
-                                return completion
-                            answer = _Again(self._safe(f"the reply holds no choice: {answer}"), None)
+                        answer = await self._tried(body, request)
+                        if isinstance(answer, Completion):
+                            limiter.answered = True
+                            return answer
+                        limiter.answered |= not answer.unreachable
                         last = answer.why
                         limiter.throttled += answer.throttled
                         if answer.asked_s:
@@ -113,6 +116,22 @@ class OpenAIModel:
         held = f"; it asked to be left alone for {limiter.held_s:,.0f} s more" if limiter.held_s else ""
         raise ProviderFailed(f"{self.declared} {said}{held}")
 
+    async def _tried(self, body: bytes, request: Request) -> Completion | _Again:
+        """`_once`, read. What may be billed all the same is noted, also when the caller gives up meanwhile."""
+        try:
+            answer = await self._once(body)
+        except asyncio.CancelledError:
+            request.spoiled.append(UNKNOWN_USAGE)
+            raise
+        if isinstance(answer, Mapping):
+            completion = completion_from(answer, request)
+            if completion is not None:
+                return completion
+            answer = _Again(self._safe(f"the reply holds no choice: {answer}"), None, billed=spoiled_usage(answer))
+        if answer.billed is not None:
+            request.spoiled.append(answer.billed)
+        return answer
+
     async def _once(self, body: bytes) -> Mapping[str, JsonValue] | _Again:
         """One HTTP call: the decoded reply, or why it should be tried again. Raises `UsageError` on a refusal."""
         from openai import APIConnectionError, APIError, APIStatusError
@@ -124,9 +143,14 @@ class OpenAIModel:
         except APIConnectionError as error:
             cause = error.__cause__ or error
             name = type(cause).__name__
-            return _Again(self._safe(f"{name}: {cause}"), None, unreachable=name in ("ConnectError", "ConnectTimeout"))
+            return _Again(
+                self._safe(f"{name}: {cause}"),
+                None,
+                unreachable=name in ("ConnectError", "ConnectTimeout"),
+                billed=UNKNOWN_USAGE if name in SENT else None,
+            )
         except (APIError, ValueError) as error:  # a body that is not what it says it is
-            return _Again(self._safe(f"unreadable reply: {error}"), None)
+            return _Again(self._safe(f"unreadable reply: {error}"), None, billed=UNKNOWN_USAGE)
         if not isinstance(answer, dict):
             return _Again(self._safe(f"the reply is no JSON object: {answer}"), None)
         return cast("dict[str, JsonValue]", answer)
@@ -144,7 +168,7 @@ class OpenAIModel:
             403: f"check what the key in {env} may use",
             404: "check `model` and `base_url` in the config (most base URLs end in /v1)",
             429: f"the account of the key in {env} has no quota left; top it up",
-        }.get(status, "the endpoint does not accept this request; check what model and server support")
+        }.get(status, "the endpoint does not accept this request; check what model and server support, and `dialect`")
         raise UsageError(f"{self.declared}: HTTP {status}: {said}; {todo}") from None
 
     def _safe(self, text: str) -> str:
@@ -158,12 +182,13 @@ def _png(request: Request, frame_id: str) -> bytes:
     return png
 
 
+@dataclass(frozen=True)
 class _Again:
-    """A failure that may pass: why, for how long the endpoint asked to be left alone, whether nobody was there, and
-    whether it turned the call away as one too many."""
+    """A failure that may pass: why, for how long the endpoint asked to be left alone, whether nobody was there, whether
+    it turned the call away as one too many, and what it may bill (None: nothing)."""
 
-    def __init__(self, why: str, asked_s: float | None, *, unreachable: bool = False, throttled: bool = False) -> None:
-        self.why = why
-        self.asked_s = asked_s
-        self.unreachable = unreachable
-        self.throttled = throttled
+    why: str
+    asked_s: float | None
+    unreachable: bool = False
+    throttled: bool = False
+    billed: Usage | None = None

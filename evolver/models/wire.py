@@ -105,6 +105,13 @@ def usage_from(raw: JsonValue) -> Usage:
     )
 
 
+def spoiled_usage(answer: Mapping[str, JsonValue]) -> Usage | None:
+    """What a reply without a choice may be billed: the tokens that it states, else unknown. None for an error that came
+    in place of a reply: it is billed no more than one with a status of its own."""
+    usage = usage_from(answer.get("usage"))
+    return None if answer.get("error") and usage.total is None else usage
+
+
 def _detail(usage: Mapping[str, JsonValue], group: str, name: str) -> JsonValue:
     details = usage.get(group)
     return details.get(name) if isinstance(details, dict) else None

@@ -137,6 +137,11 @@ class Failure(Record):
     blame: Literal["harness", "task", "provider", "sandbox", "grader", "platform"]
     message: str
 
+    @property
+    def outage(self) -> bool:
+        """Whether the model did not answer at all, which another try may mend: a refusal is an answer."""
+        return self.blame == "provider" and self.kind != "refused"
+
 
 class Connection(Record):
     """One connection that an agent with an allow-list asked for. `refused` says why there was none; empty if there was.
@@ -174,7 +179,8 @@ class RolloutKey(Record):
 class Rollout(Record):
     """One attempt from the first look to the last. `loaded_harness_id` is what the sandbox really got;
     `state_sha256` is the blob of the frozen home, so that grading can be repeated without the agent;
-    `requests_sha256` is that of the exact request of every call (evolver.sent), whose images `image_rule` counted."""
+    `requests_sha256` is that of the exact request of every call (evolver.sent), whose images `image_rule` counted.
+    `spoiled` are tries of calls that may be billed although no reply came of them."""
 
     id: str
     key: RolloutKey
@@ -190,6 +196,7 @@ class Rollout(Record):
     requests_sha256: str | None = None
     image_rule: ImageRule = "qwen2"
     connections: tuple[Connection, ...] = ()
+    spoiled: tuple[Usage, ...] = ()
     error: Failure | None = None
     started_at: Finite
     finished_at: Finite
@@ -221,7 +228,8 @@ class Scorecard(Record):
 
 
 class LedgerEntry(Record):
-    """One billed call, or one rollout's worth of calls to one model, counted exactly once."""
+    """One billed call, or one rollout's worth of calls to one model, counted exactly once. `spoiled`: tries without a
+    reply, which may be billed: where nobody says for how much, no cap counts them."""
 
     id: str
     role: Role
@@ -233,3 +241,4 @@ class LedgerEntry(Record):
     rollout_id: str | None = None
     at: Finite
     seconds: Finite | None = None  # from asking to the answer; None where nobody took the time
+    spoiled: bool = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from devset.task import Task
 from evolver.errors import Blamed, UsageError
-from evolver.protocols import Model, Privileged, Request, Sandbox
-from evolver.records import Completion, LedgerEntry
+from evolver.protocols import UNKNOWN_USAGE, Model, Privileged, Request, Sandbox
+from evolver.records import Completion, LedgerEntry, Usage
 from evolver.rounds.attempts import Journal
 from evolver.rounds.book import NANO, Cost
 from evolver.store import Store
@@ -36,8 +36,15 @@ class Meter:
         self._journal.asked()
 
     def answered(self, model_id: str, completion: Completion) -> None:
-        usage = completion.usage
-        self.add(1, usage.total, self._price(model_id, usage.input_tokens, usage.output_tokens))
+        self._add(model_id, completion.usage)
+
+    def spoiled(self, model_id: str, tries: Sequence[Usage]) -> None:
+        """Notes tries that no reply came of and that may be billed: one by one, and no answered call among them."""
+        for usage in tries:
+            self._add(model_id, usage, asked=0)
+
+    def _add(self, model_id: str, usage: Usage, *, asked: int = 1) -> None:
+        self.add(1, usage.total, self._price(model_id, usage.input_tokens, usage.output_tokens), asked=asked)
 
     def add(self, calls: int, tokens: int | None, usd: float | None, *, asked: int = 1) -> None:
         """Notes answered calls, of which `asked` had been noted before."""
@@ -47,7 +54,7 @@ class Meter:
         self._journal.answered(cost, of=asked)
 
     def refused(self) -> None:
-        """The call came to an end without an answer: nobody bills it."""
+        """The call came to an end without an answer: it is billed no more than its spoiled tries."""
         self._journal.answered(Cost())
 
     @contextmanager
@@ -67,8 +74,9 @@ class MeteredModel:
     def __init__(self, model: Model, meter: Meter) -> None:
         self.id, self.declared = model.id, model.declared
         self._model, self._meter = model, meter
-        if hasattr(model, "image_rule"):
-            self.image_rule = model.image_rule
+        for name in ("image_rule", "dialect"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
 
     @property
     def last_slip(self) -> str | None:
@@ -77,6 +85,7 @@ class MeteredModel:
 
     async def complete(self, request: Request) -> Completion:
         self._meter.asked()
+        before = len(request.spoiled)
         try:
             completion = await self._model.complete(request)
         except UsageError as error:
@@ -85,9 +94,13 @@ class MeteredModel:
         except Blamed:
             self._meter.refused()
             raise
-        except asyncio.CancelledError:  # it may be billed, and nobody knows for how much
-            self._meter.add(1, None, None)
+        except asyncio.CancelledError:
+            self._meter.refused()
+            if len(request.spoiled) == before:  # it may be billed, and nobody knows for how much
+                request.spoiled.append(UNKNOWN_USAGE)
             raise
+        finally:
+            self._meter.spoiled(self.id, request.spoiled[before:])
         self._meter.answered(self.id, completion)
         return completion
 

@@ -46,7 +46,7 @@ def settlement(came: Came, held: Mapping[str, int], tries: int, *, down: bool = 
 
     A unit that failed on our side for the `tries`-th time is done: it stays `infra`, and says nothing about the agent.
     An outage is a failure like others where the endpoint answers: it does not while it is `down`, but for a unit that
-    had calls answered.
+    had calls answered (those of unknown cost may be tries that were not).
     """
     done, again = [], []
     kept = superseded = lost = Cost()
@@ -55,7 +55,7 @@ def settlement(came: Came, held: Mapping[str, int], tries: int, *, down: bool = 
         cost = came.cost(row)
         if unit not in held:
             superseded += cost
-        elif came.again[row] == "outage" and down and not cost.calls:
+        elif came.again[row] == "outage" and down and cost.calls == cost.unknown:
             lost += cost
         elif came.again[row] and held[unit] + 1 < tries:
             lost += cost

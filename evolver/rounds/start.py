@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from evolver.budget import Budget
 from evolver.capsules import OpenedCapsule, differences, open_capsule, read_lock
-from evolver.config import OpenAISpec, RunConfig
+from evolver.config import ModelSpec, OpenAISpec, RunConfig
 from evolver.disk import make_folder, replace
 from evolver.errors import UsageError
 from evolver.executors.local import LocalCrew
@@ -141,26 +141,36 @@ def one_off_usd(run: Path | None) -> float | None:
     return None if spent.unknown_cost else spent.cost_usd
 
 
-def worst_usd(opened: OpenedCapsule, budget: Budget) -> float | None:
-    """The most that one unit can cost: every call with a full window and a full reply. None without a price."""
-    scaffold = opened.harness.scaffold
+def tries_of(spec: ModelSpec) -> int:
+    """The most tries of one call that can end at the endpoint's time limit, each of which may be billed."""
+    return 1 + int(spec.retry_for_s // spec.timeout_s) if isinstance(spec, OpenAISpec) else 1
+
+
+def call_usd(opened: OpenedCapsule, budget: Budget) -> tuple[float | None, float | None]:
+    """The most that one call of the teacher, and one of the judge, can cost: a full window and a full reply. None
+    without a price; a judge that is not there costs nothing."""
+    scaffold, judge = opened.harness.scaffold, opened.config.judge
     call = budget.price(opened.config.teacher_id, scaffold.window_tokens, scaffold.sampling.max_tokens)
-    judge = opened.config.judge
-    if call is None or judge is None:
-        return None if call is None else call * scaffold.max_steps
-    graded = budget.price(judge.model.model, scaffold.window_tokens, judge.max_tokens)
-    return None if graded is None else call * scaffold.max_steps + graded * opened.capsule.retry.judge_asks
+    return call, budget.price(judge.model.model, scaffold.window_tokens, judge.max_tokens) if judge else 0.0
+
+
+def worst_usd(opened: OpenedCapsule, budget: Budget) -> float | None:
+    """The most that one unit can cost: every call at its most, tried until it is given up. None without a price."""
+    call, graded = call_usd(opened, budget)
+    if call is None or graded is None:
+        return None
+    asks = opened.capsule.retry.judge_asks * tries_of(opened.config.judge.model) if opened.config.judge else 0
+    return call * opened.harness.scaffold.max_steps * tries_of(opened.config.teacher) + graded * asks
 
 
 def probes_usd(opened: OpenedCapsule, budget: Budget) -> dict[Probe, float]:
     """The most that a look at endpoint and judge can cost; what has no price is left out. The machines cost nothing."""
     config = opened.config
     calls = [budget.price(config.teacher_id, most, ANSWER_TOKENS) for most in most_tokens()]
-    found: dict[Probe, float] = {"endpoint": sum(one or 0.0 for one in calls)}
+    found: dict[Probe, float] = {"endpoint": tries_of(config.teacher) * sum(one or 0.0 for one in calls)}
     if config.judge is not None:
-        window = opened.harness.scaffold.window_tokens
-        one = budget.price(config.judge.model.model, window, config.judge.max_tokens)
-        found["judge"] = (one or 0.0) * opened.capsule.retry.judge_asks * sum(CASES.values())
+        one = (call_usd(opened, budget)[1] or 0.0) * tries_of(config.judge.model)
+        found["judge"] = one * opened.capsule.retry.judge_asks * sum(CASES.values())
     return found
 
 
@@ -171,6 +181,7 @@ def _rules(wanted: Wanted, opened: OpenedCapsule, budget: Budget) -> Rules:
     return Rules(
         deadline_s=wanted.settings.deadline_s,
         unit_nusd=round((worst or 0.0) * NANO),
+        call_nusd=round(max(usd or 0.0 for usd in call_usd(opened, budget)) * NANO),
         probe_nusd={probe: round(usd * NANO) for probe, usd in probes_usd(opened, budget).items()},
         cap_nusd=None if wanted.settings.cost_usd is None else round(wanted.settings.cost_usd * NANO),
         tries=opened.capsule.retry.tries,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evolver.chat import PLAIN, Dialect
 from evolver.config import OpenAISpec, RunConfig
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Attempt, Lab
@@ -41,9 +42,13 @@ class Counting(FakeSandbox):
         return Ran(0, next(self._outputs, "ok"))
 
 
-async def played(path: Path, url: str, *outputs: str, **scaffold: object) -> tuple[Store, Rollout]:
+async def played(
+    path: Path, url: str, *outputs: str, dialect: Dialect = PLAIN, **scaffold: object
+) -> tuple[Store, Rollout]:
     """The run directory and its newest rollout."""
-    spec = OpenAISpec(kind="openai", model="some-model", base_url=url, api_key_env=KEY_ENV, retry_for_s=1)
+    spec = OpenAISpec(
+        kind="openai", model="some-model", base_url=url, api_key_env=KEY_ENV, retry_for_s=1, dialect=dialect
+    )
     store = Store.create(path / "run", RunConfig(teacher=spec, allow_unpriced=True))
     changes = {f"scaffold.{name}": value for name, value in scaffold.items()}
     tree = with_changes(read_tree(seed_path("beta1")), {"scaffold.observation.when": "every_turn", **changes})

@@ -9,7 +9,8 @@ import pytest
 from evolver.budget import Budget
 from evolver.config import Cap, Caps, OpenAISpec, Price, RunConfig, TaskLimitsConfig
 from evolver.errors import BudgetSpent, UsageError
-from evolver.records import LedgerEntry, Role
+from evolver.protocols import UNKNOWN_USAGE
+from evolver.records import LedgerEntry, Role, Usage
 from evolver.store import Store
 from tests.evolver.sample_run import ledger
 
@@ -108,3 +109,20 @@ def test_s38_each_call_counts_once_also_when_written_again_or_by_a_child(tmp_pat
     assert (one.spent().calls, one.spent("student").calls, one.spent("judge").calls) == (6, 3, 0)
     _, resumed = budget(tmp_path / "run", RunConfig())
     assert (resumed.spent().calls, resumed.spent().tokens) == (6, 2_000)
+
+
+def test_e13_tries_without_a_reply_are_counted_as_unknown_and_no_cap_waits_for_them(tmp_path: Path) -> None:
+    caps = Caps(tokens=10_000, author=Cap(cost_usd=1.0))
+    store, one = budget(tmp_path / "run", RunConfig(caps=caps, prices={"gpt-x": Price(input=1.0, output=2.0)}))
+    stated = Usage(input_tokens=1_000, output_tokens=500, counted_by="provider")
+    assert one.charge_spoiled("author", "gpt-x", []) is None
+    known = one.charge_spoiled("author", "gpt-x", [stated, stated])
+    one.charge_spoiled("author", "gpt-x", [UNKNOWN_USAGE], "r-1")
+    assert known is not None and (known.calls, known.cost_usd) == (2, pytest.approx(0.004))
+    spent = one.spent("author")
+    assert (spent.calls, spent.tokens, spent.unknown_tokens, spent.unknown_cost) == (3, 3_000, 1, 1)
+    one.check("author")
+    assert [entry.rollout_id for entry in store.all(LedgerEntry)] == [None, "r-1"]
+    one.charge(ledger("a", input_tokens=None, output_tokens=None))
+    with pytest.raises(UsageError, match="1 ledger entries have unknown token counts"):
+        one.check("author")

@@ -195,7 +195,7 @@ def test_students_of_different_recipes_are_never_compared(tmp_path: Path) -> Non
         store.append(card)
     again = gap(store, "a", "b")
     assert again.student_a == plain.student_a and again.student_seeds == (0,)
-    assert any("another recipe are left out: 1" in note for note in again.notes)
+    assert any("another recipe or teacher are left out: 1" in note for note in again.notes)
     store.append(student_of("b", 1, rate=9e-4))
     for card in played("b", "student-b-1", "11111111"):
         store.append(card)
@@ -257,6 +257,21 @@ def test_a_look_takes_its_seeds_and_tasks_and_its_interval_its_level(tmp_path: P
 
 def whole_tasks(store: Store) -> frozenset[str]:
     return frozenset(card.key.task_id for card in store.all(Scorecard))
+
+
+def test_students_of_an_earlier_teacher_are_left_out(tmp_path: Path) -> None:
+    """After a change of the teacher its students count as soon as both harnesses have one, and only they."""
+    store = a_run(tmp_path / "run")
+    before = gap(store, "a", "b")
+    for harness, solved in (("a", "11000000"), ("b", "11000000")):
+        made = student_of(harness, 0).model_copy(update={"id": f"new-{harness}", "teacher_model": "new"})
+        store.append(made.model_copy(update={"student_model": f"student-new-{harness}"}))
+        for model in ("new", f"student-new-{harness}"):
+            for card in played(harness, model, solved):
+                store.append(card)
+        found = gap(store, "a", "b")
+        assert (found.teacher_gap.point == 0) is (harness == "b")
+    assert before.teacher_gap.point != 0 and any("recipe or teacher are left out: 2" in note for note in found.notes)
 
 
 def test_teachers_alone_have_a_gap_and_the_note_says_what_is_missing(tmp_path: Path) -> None:

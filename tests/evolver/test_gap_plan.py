@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from evolver.config import RunConfig, load_config, parse_config
 from evolver.errors import UsageError
 from evolver.gap_plan import RecipeFacts, plan, plan_table
 from evolver.looks import LookConfig
+from evolver.opening import own_tasks
 from evolver.records import Gap
 from evolver.store import Store
-from evolver.students import Measure, Order, measure_gaps, measures
+from evolver.students import Measure, Order, ensure_students, measure_gaps, measures, missing
 from harnesses.library import Library
 from tests.evolver.cards import a_task
 from tests.evolver.sample_run import sample_run
@@ -156,6 +158,52 @@ def test_a_pair_is_measured_when_every_variant_has_had_its_last_look(tmp_path: P
     assert _measured(store, *pair) == []
     look(1, "accepted", 0.5)
     assert [(g.equal, g.look) for g in _measured(store, *pair)] == [("accepted", 1), ("budget", 0)]
+
+
+def test_only_a_student_that_the_gap_takes_and_that_has_played_its_tasks_is_made(tmp_path: Path) -> None:
+    store, orders = Store.create(tmp_path / "run", RunConfig()), [Order("a", 0, 2), Order("b", 0, 2)]
+    for record in (
+        student_of("a", 0), student_of("b", 0, rate=1e-3), *played("a", "student-a-0", "11"),
+        *played("b", "student-b-0", "10"),
+    ):  # fmt: skip
+        store.append(record)
+    assert missing(store, "teacher", orders, TASKS) == []
+    assert missing(store, "teacher", orders, TASKS, ("a", "b")) == orders[:1]  # of another recipe than the newest
+    store.append(student_of("a", 0, rate=1e-3))
+    assert missing(store, "teacher", orders, TASKS, ("a", "b")) == []
+    assert missing(store, "another teacher", orders, TASKS, ("a", "b")) == orders
+    more = [replace(order, test_tasks=3) for order in orders]
+    assert missing(store, "teacher", more, TASKS, ("a", "b")) == more
+    crossed = replace(orders[0], under=("b",), under_tasks=1)
+    assert missing(store, "teacher", [crossed], TASKS, ("a", "b")) == [crossed]
+
+
+async def test_a_student_of_a_recipe_that_the_other_arm_lacks_is_made_anew(tmp_path: Path) -> None:
+    lab = coin_lab(tmp_path / "run", config(), Coin(shell_helps))
+    lab.store.append(student_of("b", 0).model_copy(update={"teacher_model": Coin.id}))
+    students = Students(lab)
+    await ensure_students(lab, [Order("b", 0), Order("a", 0)], students, (), ("a", "b"))
+    assert students.asked == [("a", 0), ("b", 0)]
+
+
+def test_a_gap_with_students_still_to_come_is_not_shown_as_measured(tmp_path: Path) -> None:
+    settings = {"distil": {"seeds": [0, 1]}, "tasks": {"test": 2}}
+    store = Store.create(tmp_path / "run", parse_config(settings, "test"))
+    ids = [task.id for task in own_tasks(store.config, "test", 2)]
+
+    def student(harness: str, seed: int) -> None:
+        made = student_of(harness, seed).model_copy(update={"teacher_model": "demonstrator"})
+        store.append(made)
+        for model in ("demonstrator", "base", made.student_model):
+            for card, task_id in zip(played(harness, model, "10"), ids, strict=True):
+                store.append(card.model_copy(update={"key": card.key.model_copy(update={"task_id": task_id})}))
+
+    for harness, seed in (("a", 0), ("b", 0), ("a", 1)):
+        student(harness, seed)
+        assert _measured(store, "a", "b") == []
+    assert [found.student_seeds for found in _measured(store, "a", "b", whole=False)] == [(0, 1)]
+    student("b", 1)
+    assert [found.student_seeds for found in _measured(store, "a", "b")] == [(0, 1)]
 
 
 def test_an_experiment_without_pairs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

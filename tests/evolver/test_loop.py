@@ -66,12 +66,14 @@ def config(**changes: object) -> RunConfig:
 
 @dataclass
 class Students:
-    """Stands for `evolver distil`: notes what it was asked for, and leaves a student's records like the real one."""
+    """Stands for `evolver distil`: notes what it was asked for, and leaves a student's records like the real one. One
+    that `plays` does on each test task what its teacher did."""
 
     lab: Lab
     exits: Mapping[str, int] = field(default_factory=dict)
     asked: list[tuple[str, int]] = field(default_factory=list)
     tasks: list[int | None] = field(default_factory=list)
+    plays: bool = False
 
     async def __call__(self, run_dir: Path, order: Order) -> int:
         harness_id, seed = order.harness_id, order.seed
@@ -87,7 +89,18 @@ class Students:
                     train_loss_last=None, train_s=1.0, checkpoint="c",
                 )
             )  # fmt: skip
+            if self.plays:
+                self._play(order, f"student-{harness_id[:6]}-{seed}")
         return code
+
+    def _play(self, order: Order, student: str) -> None:
+        wanted = ("test", order.harness_id, Coin.id)
+        cards = [
+            c for c in self.lab.store.all(Scorecard) if (c.key.purpose, c.key.harness_id, c.key.model_id) == wanted
+        ]
+        for card in cards[: order.test_tasks]:
+            key = card.key.model_copy(update={"model_id": student})
+            self.lab.store.append(card.model_copy(update={"rollout_id": f"{student}-{card.rollout_id}", "key": key}))
 
 
 class Crash(BaseException):
@@ -290,15 +303,17 @@ async def test_e35_a_cap_reached_in_the_child_ends_the_run_as_budget(tmp_path: P
 async def test_gaps_are_measured_at_the_end_once_with_the_missing_students(tmp_path: Path) -> None:
     wanted = config(gap=GapConfig(pairs=(("beta1", "beta2"),)), distil=DistilConfig(max_promotions=0, seeds=(0, 1)))
     lab = coin_lab(tmp_path / "run", wanted, Coin(shell_helps))
-    students = Students(lab)
+    students = Students(lab, plays=True)
     await run(lab, tasks=split_tasks, distil=students)
     pair = [read_tree(seed_path(name)).id for name in ("beta1", "beta2")]
     assert students.asked == [(h, seed) for h in pair for seed in (0, 1)]
     [found] = lab.store.all(Gap)
     assert [found.harness_a, found.harness_b] == pair and found.n_tasks == 8 and found.teacher_gap.point is not None
     again = coin_lab(tmp_path / "run", wanted, Coin(shell_helps))
-    await run(again, tasks=split_tasks, distil=Students(again))
-    assert len(again.store.all(Gap)) == 1
+    assert found.student_seeds == (0, 1) and found.student_gap.point == pytest.approx(found.teacher_gap.point)
+    resumed = Students(again)
+    await run(again, tasks=split_tasks, distil=resumed)
+    assert resumed.asked == [] and again.store.all(Gap) == [found]
 
 
 async def test_a_sequential_rule_measures_more_until_a_gap_is_found_or_the_looks_are_used_up(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ INTERVAL: JsonValue = {"point": 0.5, "low": 0.4, "high": 0.6, "n": 10, "method":
 MODEL: JsonValue = {
     "provider": "openai", "id": "gpt-x", "slip_rate": 0.5, "weights": {"w": SHA}, "endpoint": "http://a",
     "key_name": "A_KEY", "timeout_s": 1.5, "retry_for_s": 2.5, "first_contact_s": 3.5, "concurrency": 4,
-    "image_tokens": "auto",
+    "image_tokens": "auto", "dialect": {"limit": "max_tokens", "leave_out": ["top_p"]},
 }  # fmt: skip
 IMAGE: JsonValue = {
     "digest": "sha256:1", "deb": {"bash": "5.2"}, "pip": {"lxml": "6.1"}, "graders": {"odfpy": "1.4"},

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,9 +28,9 @@ from harnesses.tree import read_tree, seed_path, tree_files
 from tests.evolver.children import stopped
 from tests.evolver.test_cli import called
 from tests.evolver.test_rollout import DONE, LIST, SCREEN, task
+from tests.evolver.test_rounds_play import played, worker
 from training.distil import Splits, distil
 from training.recipe import Recipe, StudentSampling
-from tests.evolver.test_rounds_play import played, worker
 from training.student import open_student
 
 pytestmark = pytest.mark.train
@@ -132,13 +134,26 @@ async def test_a_recipe_that_shows_or_samples_otherwise_has_a_control_of_its_own
     assert [played.count(m.base_model) for m in made] == [2, 2]
 
 
-def test_two_distillations_never_work_on_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_s01_a_distillation_works_on_no_run_that_another_than_its_parent_works_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     here = lab(tmp_path / "run", teacher())
-    root(here)
-    (here.store.path / "students").mkdir()
-    with here.store.working(), Store.lock(here.store.path / "students"):  # the run's own lock is its parent's
-        code, _, err = called(capsys, "distil", str(here.store.path), "beta1")
-    assert code == 2 and f"students is being worked on by process {os.getpid()}" in err
+    words = ("distil", str(here.store.path), "nobody")
+    with here.store.working():
+        code, _, err = called(capsys, *words)
+        assert code == 2 and f"is being worked on by process {os.getpid()}: wait for it or stop it" in err
+        child = (sys.executable, "-m", "evolver", *words)  # as an experiment starts it, which holds the lock
+        found = subprocess.run(child, capture_output=True, text=True)
+        assert found.returncode == 2 and "nobody" in found.stderr and "worked on" not in found.stderr
+    code, _, err = called(capsys, *words)
+    assert code == 2 and "nobody" in err
+
+
+async def test_nothing_is_learned_of_test_tasks_that_the_run_does_not_play(tmp_path: Path, small: Recipe) -> None:
+    here, tasks = lab(tmp_path, teacher()), splits()
+    tasks = tasks.model_copy(update={"sealed": frozenset({tasks.train[0].instruction})})
+    made = await distil(here, root(here), tasks, small.model_copy(update={"equal": "budget"}), 0, print)
+    assert made.rows == 2 and made.dropped == {"leak": 1}
 
 
 def test_a_training_that_is_terminated_leaves_at_the_next_step(tmp_path: Path, small: Recipe) -> None:
