@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
-import itertools
 import os
 import shutil
 import socket
@@ -23,7 +23,7 @@ from evolver.sandboxes.machine import Machine, Wire
 from evolver.sandboxes.pool import Pool
 from harnesses.harness import Environment
 
-FIRST_UID = 361_000  # started by root, each sandbox runs as a user of its own that owns nothing on this machine
+FIRST_UID, USERS = 361_000, 4_096  # started by root, each sandbox runs as a user of its own, see `own_user`
 WEAKER = {
     "memory": "memory is bounded per process, not in all",
     "cpu": "no CPU bound",
@@ -31,7 +31,6 @@ WEAKER = {
     "witness": "a task's witness shares the agent's user: it can be ended, and its memory read",
     "apt": "apt packages beyond the base need root",
 }
-_uids = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,26 @@ def command_line(built: Built, environment: Environment, program: list[str]) -> 
     return [*argv, "--chdir", "/", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--", *program]
 
 
+def own_user() -> tuple[int, socket.socket]:
+    """A user that owns nothing here and that no other sandbox of this machine has while the socket is open, whichever
+    process started it: the kernel bounds processes by user, so two sandboxes of one user would share one bound.
+
+    What is claimed is the socket's name, which the kernel takes back from a process that dies. Raises NotReady when all
+    are taken.
+    """
+    for uid in range(FIRST_UID, FIRST_UID + USERS):
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind(f"\0evolver-sandbox-{uid}")
+        except OSError as error:
+            held.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return uid, held
+    raise NotReady(f"all {USERS:,} users of local sandboxes are taken: end some of the runs on this machine")
+
+
 class LocalSandboxes(Pool):
     """`protocols.Sandboxes` without a daemon. What it can't bound stands in `WEAKER`, and doctor prints it."""
 
@@ -108,7 +127,7 @@ class LocalSandboxes(Pool):
         relay_fd = None if way_out is None else way_out[1].fileno()
         argv = command_line(built, environment, recipe.server_command(environment, ttl_s, relay_fd))
         errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the machine
-        uid = FIRST_UID + next(_uids) % 4_096 if os.geteuid() == 0 else None
+        uid, held = own_user() if os.geteuid() == 0 else (None, None)
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
             env={"PATH": os.environ["PATH"]}, cwd="/", limit=1 << 22, user=uid, group=uid,
@@ -135,6 +154,8 @@ class LocalSandboxes(Pool):
             while await reader.read(1 << 20):  # its end says that the last process inside is dead
                 pass
             errors.close()
+            if held is not None:
+                held.close()
             self._ended(machine)
 
         egress = None if way_out is None else Egress(environment.allowlist, self._outside)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from evolver.protocols import Ran, Sandbox, Sandboxes
 from evolver.sandboxes import open_backend
-from evolver.sandboxes.local import WEAKER
+from evolver.sandboxes.local import FIRST_UID, WEAKER, own_user
 from evolver.testing import FakeSandbox, MachineContract, SandboxContract
 from harnesses.harness import Environment, Limits
 
@@ -59,3 +61,17 @@ class TestLocal(OnBackend):
         self.backend = open_backend("local", spares=0)
         yield
         await self.backend.aclose()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give each sandbox a user of its own")
+    async def test_its_user_is_that_of_no_sandbox_of_another_process(self) -> None:
+        taken, held = own_user()  # as another process would
+        with held:
+            machine = await self.open()
+            users = {_user(int(child)) for child in Path("/proc/thread-self/children").read_text().split()}
+            await machine.close()
+        assert {user for user in users if user >= FIRST_UID} and taken not in users
+
+
+def _user(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))

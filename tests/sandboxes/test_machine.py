@@ -14,6 +14,7 @@ import pytest
 
 from evolver.errors import SandboxLost, UsageError
 from evolver.protocols import Sandbox, Sandboxes
+from evolver.sandboxes.local import own_user
 from evolver.sandboxes.machine import StateTooLarge, StateUnreadable
 from harnesses.harness import Environment, Limits
 
@@ -23,6 +24,24 @@ TERMINAL = Environment(image="terminal")
 def containers(run_id: str) -> list[str]:
     argv = ["docker", "ps", "-aq", "--filter", f"label=evolver.run={run_id}"]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_sandboxes_of_one_machine_have_users_of_their_own_whichever_process_started_them() -> None:
+    """The kernel counts processes by user: two sandboxes of one user would share the bound of one."""
+    code = (
+        "import sys; from evolver.sandboxes.local import own_user\n"
+        "user, held = own_user(); print(user, flush=True); sys.stdin.read()"
+    )
+    one, first = own_user()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        theirs = int(other.stdout.readline())
+        again, second = own_user()
+        other.kill()
+    with first, second:
+        assert len({one, theirs, again}) == 3
 
 
 async def test_the_home_is_whole_before_the_first_command(terminal: Sandbox, desktop: Sandbox) -> None:
