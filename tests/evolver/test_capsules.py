@@ -6,19 +6,30 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from evolver.capsules import Drifted, image_of, open_capsule, read_lock, verify, verify_machine, write_capsule
+from evolver.capsules import (
+    Drifted,
+    image_of,
+    is_released,
+    open_capsule,
+    read_lock,
+    verify,
+    verify_machine,
+    write_capsule,
+)
 from evolver.capsules.contents import Contents
 from evolver.capsules.folder import config_of, document, read_part, round_settings
+from evolver.chat import Dialect
 from evolver.config import DemonstratorSpec, JudgeConfig, ModelSpec, OpenAISpec, StudentSpec
 from evolver.errors import NotReady, UsageError
 from evolver.freeze import Wanted, freeze
 from evolver.sandboxes import open_backend
 from evolver.testing import FakeSandboxes
-from harnesses.capsule import Capsule, PriceList, TaskList
+from harnesses.capsule import Capsule, PriceList, TaskList, differences
 from harnesses.harness import Environment
 from tests.evolver.frozen_run import PACKAGES, config, fields, hashed_tasks, machines, promoted
 from tests.evolver.test_cli import called
@@ -57,7 +68,7 @@ def test_a_capsule_opens_with_what_a_round_needs(frozen: Path) -> None:
 # --- one change, one name ------------------------------------------------------------------------------------------
 
 PROMPT = ["harness.files.prompt/system.md", "harness.id", "teacher.first_request_sha256"]
-SIGNED = "release.json.capsule_id"
+SIGNED, REFUSED = "release.json.capsule_id", "release.json.verdict"
 BYTES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "one prompt byte": (lambda p: edited(p / "harness/prompt/system.md", "Linux", "linux"), PROMPT),
     "one price": (lambda p: edited(p / "prices.json", '"output": 2.0', '"output": 2.5'), ["prices.gpt-x.output"]),
@@ -79,6 +90,7 @@ BYTES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "a broken config": (lambda p: edited(p / "config.toml", "seed", "seed ="), ["settings"]),
     "a broken list": (lambda p: edited(p / "tasks.json", '"carried"', '"carred"'), ["tasks"]),
     "another sign-off": (lambda p: edited(p / "release.json", 'capsule_id": "', 'capsule_id": "x'), [SIGNED]),
+    "a refusal": (lambda p: edited(p / "release.json", '"verdict": "released"', '"verdict": "refused"'), [REFUSED]),
     "one rubric": (
         lambda p: edited(p / "tasks/select-3/task.toml", "weight = 1.0", "weight = 2.0"),
         ["tasks.rubrics_sha256", "tasks.select-3.hash"],
@@ -217,6 +229,13 @@ def test_one_that_was_never_released_is_refused(copy: Path) -> None:
     assert open_capsule(copy, released=False).id == read_lock(copy).id
 
 
+def test_one_that_was_refused_is_not_used(copy: Path) -> None:
+    BYTES["a refusal"][0](copy)
+    with pytest.raises(Drifted, match=r"release\.json\.verdict: released → refused"):
+        open_capsule(copy)
+    assert not is_released(copy)
+
+
 def contents_of(frozen: Path, teacher: ModelSpec, judge: JudgeConfig | None = None) -> Contents:
     """Those of a released capsule, under another teacher or judge."""
     opened, prices = open_capsule(frozen), read_part(frozen / "prices.json", PriceList)
@@ -242,6 +261,19 @@ def test_g37_no_retries_asked_for_are_no_retries_in_the_round(frozen: Path, tmp_
     assert (capsule.teacher.model.retry_for_s, capsule.teacher.model.timeout_s) == (0, 7)
 
 
+def test_how_an_endpoint_wants_its_requests_worded_is_pinned(frozen: Path, tmp_path: Path) -> None:
+    plain = OpenAISpec(kind="openai", model="gpt-x")
+    reasoning = Dialect(limit="max_completion_tokens", leave_out=("temperature", "top_p"))
+    spec = plain.model_copy(update={"dialect": reasoning})
+    usual = write_capsule(contents_of(frozen, plain), tmp_path / "usual")
+    worded = write_capsule(contents_of(frozen, spec), tmp_path / "worded")
+    assert open_capsule(tmp_path / "worded", released=False).config.teacher == spec
+    found = {drift.field for drift in differences(usual, worded)}
+    assert found - {"files.config.toml"} == {
+        "teacher.model.dialect.limit", "teacher.model.dialect.leave_out", "teacher.first_request_sha256",
+    }  # fmt: skip
+
+
 def test_a_key_is_pinned_by_the_name_of_its_variable(
     frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +291,9 @@ def test_a_changed_weight_of_a_student_is_named(frozen: Path, tmp_path: Path) ->
     spec = StudentSpec(kind="student", checkpoint=str(tmp_path / "student"))
     capsule = write_capsule(contents_of(frozen, spec), tmp_path / "c")
     assert any(name.startswith("training/") for name in capsule.program.source)
+    own = open_capsule(frozen).capsule.program.packages
+    played_by = {n for n in ("torch", "transformers", "tokenizers", "peft") if find_spec(n)}
+    assert played_by <= capsule.program.packages.keys() and not played_by & own.keys() and "numpy" in own
     (tmp_path / "student/model.bin").write_bytes(b"Weights")
     assert fields(verify(tmp_path / "c")) == ["teacher.model.weights.model.bin"]
 
