@@ -93,3 +93,28 @@ async def test_g19_osworld_metrics_as_published_and_an_infeasible_task(tmp_path:
     assert verdicts["osworld-table"].admitted and verdicts["osworld-table"].reasons == ()
     assert verdicts["osworld-never"].admitted and verdicts["osworld-never"].controls.fail  # type: ignore[union-attr]
     assert verdicts["free"].reasons == ("the untouched state succeeds",)
+
+
+async def test_links_and_python_are_there_for_set_up_and_evaluation(tmp_path: Path) -> None:
+    program = "import os; print(os.readlink('/home/user/current'))"
+    command = f'python -c "{program}" | grep -qx /home/user/v2 && [ -e ~/current ] && echo yes'
+    task = {
+        "id": "link",
+        "instruction": "Make current a link to v2.",
+        "config": [
+            {"type": "execute", "parameters": {"command": "rm gone; python -c \"open('v2', 'w')\"", "shell": True}}
+        ],
+        "evaluator": {
+            "func": "exact_match",
+            "result": {"type": "vm_command_line", "command": command, "shell": True},
+            "expected": {"type": "rule", "rules": {"expected": "yes\n"}},
+        },
+    }
+    (tmp_path / "link.json").write_text(json.dumps(task))
+    metrics = pip_layer((EVALUATORS,), alone=True) / "desktop_env/evaluators/metrics"
+    (offer,) = osworld.offers(tmp_path, metrics)
+    assert offer.task, offer.reasons
+    linked = offer.task.model_copy(update={"id": "free", "setup": f"{offer.task.setup}ln -s /home/user/v2 current\n"})
+    verdicts = {v.task_id: v for v in await admitted(offer.task, made(linked))}
+    assert verdicts["osworld-link"].admitted and verdicts["osworld-link"].reasons == ()
+    assert verdicts["free"].reasons == ("the untouched state succeeds",)
