@@ -11,7 +11,7 @@ from devset.task import Task
 from evolver.authors.human import enter
 from evolver.calibrate import require_fit
 from evolver.channels import call_channel
-from evolver.compare import Arms, detectable_effect
+from evolver.compare import Arms, compare, detectable_effect
 from evolver.decide import (
     Case,
     against_root,
@@ -26,7 +26,7 @@ from evolver.decide import (
 from evolver.errors import NotReady, UsageError
 from evolver.guards import Facts
 from evolver.judging import judges_of
-from evolver.lab import Attempt, Lab
+from evolver.lab import TRIES, Attempt, Lab, tried
 from evolver.population import (
     Population,
     by_task,
@@ -44,6 +44,7 @@ from evolver.spread import Counts, Spread, spread, uneven
 SMOKE_TASKS = 2
 BROKEN_SHARE = 0.8  # so large a share of failed tool calls, or of blank replies, is no agent's doing
 FEWEST_SEEN = 20  # tool calls, or replies, before that is judged
+PATIENCE = 3  # starts at which nobody answers an attempt, before that is the harness's own failure like others
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ async def smoke(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> str | None:
     cards = await lab.score(first, label=f"smoke {harness_id[:12]}")
     errors = [card.error for card in cards if card.error is not None]
     if all(card.success is None for card in cards):
-        if errors and all(error.blame == "provider" for error in errors):
-            raise NotReady(f"the model {lab.model.id} does not answer: {errors[0].message}; mend it and run it again")
+        if silent := [error.message for error in errors if error.outage]:
+            raise NotReady(f"the model {lab.model.id} does not answer: {silent[0]}; mend it and run it again")
         said = f": {errors[0].kind}: {errors[0].message}" if errors else ""
         return f"smoke test: no verdict in {len(cards)} attempts{said}"
     ran = {card.rollout_id for card in cards}
@@ -137,7 +138,10 @@ async def start_lineage(lab: Lab, dev: Sequence[Task]) -> float:
 
 
 async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
-    """Races the candidate against the incumbent and, when it passes by enough, confirms it on fresh attempts."""
+    """Races the candidate against the incumbent and, when it passes by enough, confirms it on fresh attempts.
+
+    Raises NotReady when the endpoint leaves too much unanswered to decide, or the incumbent fails wholesale.
+    """
     population, rules = population_of(lab.store), lab.config.race
     incumbent = population.incumbent or ""
     fault = await unbuildable(lab, candidate.harness_id) or await smoke(lab, candidate.harness_id, grounds.dev)
@@ -152,7 +156,8 @@ async def judge(lab: Lab, candidate: Candidate, grounds: Grounds) -> Decision:
 async def _raced(lab: Lab, candidate: Candidate, population: Population, dev: Sequence[Task]) -> Case:
     """Plays the looks until one decides. What each look asks for follows from settled attempts and the looks before."""
     rules, seed = lab.config.race, lab.config.seed
-    incumbent, challenger, looks = population.incumbent or "", candidate.harness_id, list[Look]()
+    incumbent, challenger = population.incumbent or "", candidate.harness_id
+    looks, asked = list[Look](), list[Scorecard]()
     plan = steps(rules, population.settled_attempts(incumbent, lab.model.id))
     names = [task.id for task in dev]
     made = Spread(dict.fromkeys(names, 0), population.settled_spread(incumbent, lab.model.id, names))
@@ -161,7 +166,7 @@ async def _raced(lab: Lab, candidate: Candidate, population: Population, dev: Se
         made = spread(before, (step.attempts, step.pool), known, rules.focus)
         fresh = {challenger: _more(before.candidate, made.candidate), incumbent: _more(before.pool, made.pool)}
         started, label = time.time(), f"race {candidate.name}, look {index + 1} of {len(plan)}"
-        await lab.score(interleaved(fresh, dev, "race"), label=label)
+        asked += await lab.score(interleaved(fresh, dev, "race"), label=label)
         _trip([r for r in _rollouts(lab, incumbent) if r.started_at >= started])
         arms = Arms(
             held(dev_cards(lab, challenger), 0, made.candidate),
@@ -169,6 +174,7 @@ async def _raced(lab: Lab, candidate: Candidate, population: Population, dev: Se
             len(dev),
             step.attempts,
         )
+        _require_answers(lab, arms, asked)
         look, found = race_look(arms, plan, index, rules, seed)
         looks.append(look.model_copy(update={"spread": uneven(made.candidate), "pool_spread": uneven(made.pool)}))
         if look.verdict != "continue":
@@ -233,8 +239,10 @@ def facts_of(lab: Lab, case: Case, grounds: Grounds) -> Facts:
         acting = used.count("gui") + used.count("terminal")
         if acting:
             shares[rollout.id] = used.count("terminal") / acting
-        failed = rollout.error is not None and rollout.error.blame not in ("harness", "provider")
-        lost.setdefault(rollout.key.harness_id, []).append(failed)
+        if tried(rollout):
+            lost.setdefault(rollout.key.harness_id, []).append(
+                rollout.error is not None and rollout.error.blame != "harness"
+            )
     ours, theirs = (lost.get(h, []) for h in (case.candidate.harness_id, case.incumbent_harness))
     return Facts(
         apps={task.id: task.apps for task in (*grounds.dev, *grounds.select)},
@@ -261,7 +269,23 @@ async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers
     wanted = interleaved(dict.fromkeys(pair, numbers), tasks, "confirm")
     cards = await lab.score(wanted, label=f"fresh attempts of {pair[0][:12]} and {pair[1][:12]} on select")
     ours, theirs = ([card for card in cards if card.key.harness_id == harness_id] for harness_id in pair)
-    return Arms(ours, theirs, len(tasks), len(numbers))
+    arms = Arms(ours, theirs, len(tasks), len(numbers))
+    _require_answers(lab, arms, cards)
+    return arms
+
+
+def _require_answers(lab: Lab, arms: Arms, asked: Sequence[Scorecard]) -> None:
+    """Raises NotReady where the arms have too little scored to conclude anything and some of what was `asked` got no
+    answer: the next start asks again, until some got none at `PATIENCE` starts. A refusal is an answer."""
+    silent = [(card.key, card.error) for card in asked if card.error is not None and card.error.outage]
+    rules, seed = lab.config.race, lab.config.seed
+    if not silent or max(lab.unanswered(key) for key, _ in silent) >= PATIENCE * TRIES:
+        return
+    if not compare(arms, rules, rules.alpha, seed).covered:
+        raise NotReady(
+            f"{len(silent)} of {len(asked)} attempts got no answer from {lab.model.id}, too many to decide "
+            f"({silent[0][1].message}): mend it and run it again"
+        )
 
 
 def _trip(fresh: Sequence[Rollout]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -19,6 +20,7 @@ from evolver.budget import Budget
 from evolver.capsules import Drift, Drifted, open_capsule, verify_machine
 from evolver.config import OpenAISpec
 from evolver.context import request_for, request_sha256
+from evolver.errors import JudgeSilent
 from evolver.live import watched
 from evolver.protocols import Finding, Grader, Held, Lease, Planned, Report
 from evolver.records import Rollout, RolloutKey, Scorecard
@@ -26,13 +28,15 @@ from evolver.redact import keys_in, redacted
 from evolver.rollout import Interrupted, Job, run_rollout
 from evolver.rounds.attempts import Attempts, Journal
 from evolver.rounds.bench import RUN, Bench
-from evolver.rounds.meter import Meter, Refused
+from evolver.rounds.meter import Meter
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.probes import endpoint_answers, keep_case, probe
 from evolver.rounds.rows import Again, Limits, Origin, infra_row, row_of, table_of
 from evolver.rounds.tasks import source_of
+from evolver.rounds.ungraded import Shelf, Ungraded
 from evolver.score import grades, scorecard
 from evolver.store import Store
+from evolver.sums import total
 from harnesses.harness import Harness
 
 
@@ -80,6 +84,7 @@ class RolloutWorker:
     def __init__(self, spec: RolloutSpec, bench: Bench, name: str) -> None:
         self._spec, self.bench, self._name = spec, bench, name
         self._attempts = Attempts.of(spec.round_dir)
+        self._ungraded = Shelf.of(spec.round_dir)
         self._keys = keys_in(bench.opened.config.key_names)
         self._budget = Budget(bench.store, bench.opened.config.caps)
 
@@ -92,6 +97,9 @@ class RolloutWorker:
                 return self._report(lease, throttled, found)
             rows = [await self._row(unit, lease, journal) for unit in lease.units]
             await asyncio.to_thread(self._attempts.write, lease.id, table_of(rows))
+            for unit, row in zip(lease.units, rows, strict=True):
+                if not row["again"]:
+                    self._ungraded.drop(unit.id)
         finally:
             journal.close()
         return self._report(lease, throttled, ())
@@ -137,17 +145,36 @@ class RolloutWorker:
             if not scope.expired():
                 raise
             why, again = f"not done within {lease.deadline_s:g} s", "try"
-        except Refused as error:
-            if not await endpoint_answers(self.bench.model, meter):
-                raise
-            why, again = f"refused (provider): {redacted(str(error), self._keys)}", "try"
+        except JudgeSilent as error:
+            why, again = f"not graded yet: {redacted(str(error), self._keys)}", "outage"
         else:
             why, again = _ours(played, self.bench.harness, task)
             if not why:
                 return {**row_of(unit, origin, played, about, self._spec.limits), **_costs(meter)}
+            self._ungraded.drop(unit.id)  # nothing can come of what was played
         return {**infra_row(unit, origin, about, why, again), **_costs(meter)}  # type: ignore[arg-type]
 
     async def _played(self, unit: Planned, task: Task, meter: Meter) -> tuple[Rollout, Scorecard]:
+        bench = self.bench
+        paid: float | None = 0.0
+        if (kept := self._ungraded.get(unit.id)) is None:
+            rollout, state = await self._rollout(unit, task, meter)
+        else:
+            rollout, paid = kept.rollout, kept.usd
+            state = bench.store.blob(rollout.state_sha256 or "")
+        if rollout.image_digest:  # "" where no machine was had
+            pinned = bench.opened.capsule.machine.image.digest
+            _require(self._spec.capsule, "machine.image.digest", pinned, rollout.image_digest)
+        try:
+            with meter.charged(bench.store, rollout.id):  # what the judge is paid is part of what the unit cost
+                scores = [] if state is None else await grades(bench.graders, task, rollout, state, self._keys)
+        except JudgeSilent:
+            self._ungraded.put(unit.id, Ungraded(rollout=rollout, usd=total((paid, _usd(meter)))))
+            raise
+        keep_case(bench, unit.id, self._spec.tasks[unit.task], rollout, scores)
+        return rollout, scorecard(rollout, task, scores, total((paid, _usd(meter))))
+
+    async def _rollout(self, unit: Planned, task: Task, meter: Meter) -> tuple[Rollout, bytes | None]:
         bench, config = self.bench, self.bench.opened.config
         job = Job(
             key=RolloutKey(
@@ -167,16 +194,10 @@ class RolloutWorker:
             run_id=RUN,
             ttl_s=config.sandbox.ttl_s,
             keys=self._keys,
+            answers=partial(endpoint_answers, bench.model, meter),
         )
         with watched(bench.store.path, job) as shown:
-            rollout, state = await run_rollout(shown, bench.sandboxes, bench.store.put_blob)
-        if rollout.image_digest:  # "" where no machine was had
-            pinned = bench.opened.capsule.machine.image.digest
-            _require(self._spec.capsule, "machine.image.digest", pinned, rollout.image_digest)
-        with meter.charged(bench.store, rollout.id):  # what the judge is paid is part of what the unit cost
-            scores = [] if state is None else await grades(bench.graders, task, rollout, state, self._keys)
-        keep_case(bench, unit.id, self._spec.tasks[unit.task], rollout, scores)
-        return rollout, scorecard(rollout, task, scores, _usd(meter))
+            return await run_rollout(shown, bench.sandboxes, bench.store.put_blob)
 
     async def _probe(self, lease: Lease, journal: Journal) -> Sequence[Finding]:
         if lease.probe is None:

@@ -14,17 +14,17 @@ from devset.task import Task
 from evolver.capsules import verify_machine
 from evolver.controls import NoopModel
 from evolver.disk import make_folder, replace
-from evolver.errors import Blamed, NotReady, SandboxLost, UsageError
+from evolver.errors import Blamed, JudgeSilent, NotReady, SandboxLost
 from evolver.models.demonstrator import Demonstrator
-from evolver.protocols import Finding, Model, Privileged, Probe, Request
-from evolver.records import Message, Record, Rollout, RolloutKey, Score, Text
+from evolver.protocols import Finding, Model, Privileged, Probe
+from evolver.records import Record, Rollout, RolloutKey, Score
+from evolver.refusals import neutral_answer, short_request
 from evolver.rollout import Job, run_rollout
 from evolver.rounds.bench import RUN, Bench
 from evolver.rounds.meter import Meter
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.watch import LENIENT, STRICT
 from evolver.score import grades, scorecard
-from harnesses.harness import Sampling
 
 REQUESTS = Path(__file__).with_name("endpoint_probes.md")
 FOLDER, FIRST_ANSWERS = "instruments", "endpoint.json"
@@ -88,13 +88,7 @@ def most_tokens() -> list[int]:
 
 async def endpoint_answers(model: Model | Privileged, meter: Meter) -> bool:
     """Whether the endpoint answers a request that has nothing to do with any task."""
-    asked = meter.around(model)
-    if isinstance(asked, Privileged):
-        return False
-    try:
-        return await _answer(asked, _lines()[0]) is not None
-    except UsageError:
-        return False
+    return await neutral_answer(meter.around(model)) is not None
 
 
 def _lines() -> list[str]:
@@ -103,14 +97,8 @@ def _lines() -> list[str]:
 
 async def _answer(model: Model, line: str) -> str | None:
     """What shows who answers: the tokens that the request counts as, and the beginning of the reply. None for none."""
-    request = Request(
-        messages=(Message(role="user", parts=(Text(text=line),)),),
-        tools=(),
-        sampling=Sampling(temperature=0.0, max_tokens=ANSWER_TOKENS),
-        seed=0,
-    )
     try:
-        completion = await model.complete(request)
+        completion = await model.complete(short_request(line, ANSWER_TOKENS))
     except Blamed:
         return None
     said = " ".join((completion.text or completion.reasoning).split()).lower().strip(".")
@@ -195,8 +183,11 @@ async def _judge(bench: Bench, meter: Meter) -> list[Finding]:
         # A name of its own: what judging costs here is the probe's, not the unit's.
         rollout = case.rollout.model_copy(update={"id": f"probe-{case.rollout.id}"})
         state = bench.store.blob(case.rollout.state_sha256 or "")
-        with meter.charged(bench.store, rollout.id):
-            scores = await grades(judges, bench.source.task(case.task), rollout, state)
+        try:
+            with meter.charged(bench.store, rollout.id):
+                scores = await grades(judges, bench.source.task(case.task), rollout, state)
+        except JudgeSilent:  # so would it be for the others
+            break
         for score in scores:
             was = case.values.get(score.criterion)
             if score.value is not None and was is not None:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from devset.directory import read_task_dir, write_task_dir
 from devset.extracts import LONGEST, text_of
 from devset.task import Criterion, task_hash
+from evolver.chat import Dialect
 from evolver.config import JudgeConfig, RunConfig
 from evolver.controls import blank_png, home_tar
-from evolver.errors import BudgetSpent, UsageError
+from evolver.errors import BudgetSpent, JudgeSilent, UsageError
 from evolver.graders import evidence
 from evolver.graders.evidence import changes_text, last_image, trajectory_text
 from evolver.graders.judge import ASKS, signature_of
@@ -55,7 +57,7 @@ class TestContract(GraderContract):
     @pytest.fixture(autouse=True)
     def endpoint(self, tmp_path: Path) -> object:
         self.path = tmp_path
-        with serving(GOOD) as good, serving(Reply(status=500, body={"error": "down"})) as bad:
+        with serving(GOOD) as good, serving(LONG) as bad:
             self.url, self.bad_url, self.failing = good.url, bad.url, False
             yield
 
@@ -72,6 +74,7 @@ class TestContract(GraderContract):
 
 
 LONG = chat({"content": '{"neat": {"why": "it'}, finish="length")
+USED = {"prompt_tokens": 5, "completion_tokens": 1}
 UNREADABLE = {
     "no object": chat({"content": "The letter is neat."}),
     "text around it": chat({"content": f"Sure: {GOOD.body['choices'][0]['message']['content']}"}),  # type: ignore[index]
@@ -104,13 +107,13 @@ async def test_s44_an_unreadable_reply_is_unscored_never_0_and_is_paid_for(why: 
     assert len(endpoint.requests) == len(store.all(LedgerEntry)) == ASKS
 
 
-async def test_s44_a_judge_that_does_not_answer_is_unscored(tmp_path: Path) -> None:
+async def test_s44_a_judge_that_does_not_answer_leaves_the_grading_for_later(tmp_path: Path) -> None:
     with serving(Reply(status=503, body={"error": "busy"})) as endpoint:
         judge, store = a_judge(tmp_path / "run", endpoint.url)
         task = judged()
-        scores = await judge.grade(task.rubric.criteria, task, played(task), STATE)
-    assert [s.value for s in scores] == [None, None] and "HTTP 503" in scores[0].explanation
-    assert scores[0].explanation.startswith("unscored, provider: ") and not store.all(LedgerEntry)
+        with pytest.raises(JudgeSilent, match=r"the judge judge-4 does not answer: .*HTTP 503"):
+            await judge.grade(task.rubric.criteria, task, played(task), STATE)
+    assert not store.all(LedgerEntry)
 
 
 async def test_s44_a_refused_request_is_unscored_once_the_judge_has_answered_and_stops_the_run_before(
@@ -160,6 +163,17 @@ async def test_every_call_is_in_the_one_ledger_and_caps_hold(tmp_path: Path) -> 
     entries = store.all(LedgerEntry)
     assert [(e.role, e.model_id, e.calls, e.rollout_id) for e in entries] == [("judge", "judge-4", 1, "r-1")] * 2
     assert [(e.input_tokens, e.output_tokens, e.cost_usd) for e in entries] == [(11, 7, pytest.approx(25e-6))] * 2
+
+
+async def test_e13_tries_of_the_judge_that_came_to_nothing_are_in_the_ledger(tmp_path: Path) -> None:
+    with serving(Reply(gone=True), GOOD, Reply(body={"choices": [], "usage": USED})) as endpoint:
+        judge, store = a_judge(tmp_path / "run", endpoint.url)
+        task = judged()
+        for silent in (True, False, True):
+            with pytest.raises(JudgeSilent) if silent else nullcontext():
+                await judge.grade(task.rubric.criteria, task, played(task), STATE)
+    found = [(e.role, e.calls, e.spoiled, e.input_tokens) for e in store.all(LedgerEntry)]
+    assert found == [("judge", 1, True, None), ("judge", 1, False, 11), ("judge", 1, True, 5)]
 
 
 async def test_the_judge_sees_instruction_criteria_changes_steps_and_the_last_screen(tmp_path: Path) -> None:
@@ -262,7 +276,9 @@ def test_another_prompt_setting_or_model_is_another_judge() -> None:
     other = spec.model_copy(update={"model": spec.model.model_copy(update={"model": "judge-5"})})
     hotter = spec.model_copy(update={"temperature": 0.5})
     stricter = spec.model_copy(update={"min_kappa": 0.9})
-    assert len({signature_of(one) for one in (spec, other, hotter)}) == 3
+    unheated = spec.model.model_copy(update={"dialect": Dialect(leave_out=("temperature",))})
+    worded = spec.model_copy(update={"model": unheated})
+    assert len({signature_of(one) for one in (spec, other, hotter, worded)}) == 4
     assert signature_of(stricter) == signature_of(spec), "what is demanded of a judge does not change it"
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from devset.task import Task
+from devset.task import Criterion, Task
 from evolver.config import RunConfig
-from evolver.errors import ProviderFailed, UsageError
+from evolver.errors import JudgeSilent, ProviderFailed, UsageError
 from evolver.executors.local import LocalExecutor
 from evolver.lab import TRIES, Attempt, Lab
-from evolver.protocols import Model, Ran, Request
-from evolver.records import Completion, LedgerEntry, Record, Rollout, Scorecard, Usage
+from evolver.protocols import UNKNOWN_USAGE, Model, Ran, Request
+from evolver.records import Completion, LedgerEntry, Record, Rollout, Score, Scorecard, Usage
 from evolver.store import Store
 from evolver.testing import FailingModel, FakeGrader, FakeSandbox, FakeSandboxes, ScriptedModel
 from harnesses.library import Library, UnknownHarness
@@ -147,7 +147,7 @@ async def test_s39_a_refused_key_ends_everything_at_the_first_call(tmp_path: Pat
     here = lab(tmp_path, model)
     with pytest.raises(UsageError, match="bad key"):
         await here.score([Attempt(root(here), t, "race", n) for t in tasks(5) for n in range(4)])
-    assert model.calls <= 2, "two workers, one call each at most"
+    assert model.calls <= 4, "two workers, one call and one about something else each at most"
     assert here.store.all(Rollout) == []
 
 
@@ -180,6 +180,26 @@ async def test_a_rollout_whose_card_was_lost_is_graded_again_not_run_again(tmp_p
     assert len(model.requests) == calls and len(after.store.all(Scorecard)) == 1
 
 
+class SilentGrader(FakeGrader):
+    """A judge whose endpoint is down."""
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        raise JudgeSilent("the judge does not answer")
+
+
+async def test_s44_what_a_silent_judge_left_ungraded_is_graded_at_the_next_start_and_played_once(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel([DONE])
+    here = lab(tmp_path, model, SilentGrader({}))
+    wanted = [Attempt(root(here), tasks(1)[0], "race")]
+    with pytest.raises(JudgeSilent):
+        await here.score(wanted)
+    assert here.store.all(Scorecard) == []
+    [card] = await lab(tmp_path, model).score(wanted)
+    assert card.success is True and len(model.requests) == len(here.store.all(Rollout)) == 1
+
+
 async def test_s38_every_rollout_is_on_the_ledger_once_even_after_a_crash_before_it(tmp_path: Path) -> None:
     here = lab(tmp_path, ScriptedModel([DONE]))
     harness = root(here)
@@ -188,6 +208,27 @@ async def test_s38_every_rollout_is_on_the_ledger_once_even_after_a_crash_before
     again = lab(tmp_path, ScriptedModel([DONE]))
     entries = again.store.all(LedgerEntry)
     assert sorted(e.rollout_id or "" for e in entries) == sorted(r.id for r in again.store.all(Rollout))
+
+
+class Spoils(ScriptedModel):
+    """Each of its calls has a try that times out."""
+
+    async def complete(self, request: Request) -> Completion:
+        request.spoiled.append(UNKNOWN_USAGE)
+        return await super().complete(request)
+
+
+async def test_e13_s38_tries_without_a_reply_are_on_the_ledger_beside_the_turns_also_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    here = lab(tmp_path, Spoils([LIST, DONE]))
+    [card] = await here.score([Attempt(root(here), tasks(1)[0], "race")])
+    entries = here.store.all(LedgerEntry)
+    assert [(e.calls, e.input_tokens, e.spoiled) for e in entries] == [(2, None, True), (2, 2, False)]
+    assert card.tokens == 4 and {e.rollout_id for e in entries} == {card.rollout_id}
+    (tmp_path / "ledger.jsonl").unlink()
+    again = lab(tmp_path, ScriptedModel([DONE], model_id="scripted"))
+    assert again.store.all(LedgerEntry) == entries  # whoever finds it charges the very same
 
 
 async def test_an_unknown_harness_is_named(tmp_path: Path) -> None:

@@ -17,13 +17,14 @@ from evolver.budget import Budget
 from evolver.capsules import Drifted, open_capsule
 from evolver.config import OpenAISpec
 from evolver.controls import NoopModel
-from evolver.errors import ProviderFailed, UsageError
+from evolver.errors import JudgeSilent, ProviderFailed, UsageError
 from evolver.executors.local import LocalCrew
 from evolver.models.endpoint import limiter_for
-from evolver.protocols import Lease, Model, Planned, Privileged, Request
+from evolver.protocols import UNKNOWN_USAGE, Lease, Model, Planned, Privileged, Request
 from evolver.records import Completion, Rollout, Score, Usage
 from evolver.rounds.attempts import Attempts
 from evolver.rounds.bench import Bench
+from evolver.rounds.book import Cost
 from evolver.rounds.driver import Driver, Rules
 from evolver.rounds.folder import Plan, Round
 from evolver.rounds.plan import TaskRef
@@ -206,6 +207,33 @@ def test_g44_an_outage_of_the_endpoint_is_no_failure_of_the_agent(tmp_path: Path
     assert {(r["reason"], r["again"], r["success"]) for r in found} == {("infra", "outage", None)}
 
 
+class Spoils(NoopModel):
+    """Each of its calls has a try that times out; `down`: none is answered."""
+
+    def __init__(self, *, down: bool = False) -> None:
+        self.down = down
+
+    async def complete(self, request: Request) -> Completion:
+        request.spoiled.append(UNKNOWN_USAGE)
+        if self.down:
+            raise ProviderFailed("ReadTimeout")
+        return await super().complete(request)
+
+
+def test_e13_g36_a_try_that_timed_out_is_booked_as_a_call_of_unknown_cost(tmp_path: Path) -> None:
+    one = Lease(1, lease().units[:1])
+    found = worker(tmp_path, Spoils())
+    row, spent = rows(found, one)[0], found._attempts.spent(1)
+    assert (row["verdict"], row["calls"], row["nusd"]) == ("accepted", 2, None)
+    assert (spent.calls, spent.unknown) == (2, 1) and spent.tokens > 0
+    assert Rollout.model_validate_json(str(row["rollout"])).spoiled == (UNKNOWN_USAGE,)
+    down = worker(tmp_path, Spoils(down=True))
+    again = rows(down, replace(one, id=2))[0]
+    assert (again["again"], down._attempts.spent(2)) == ("outage", Cost(calls=1, unknown=1))
+    made = settlement(Came.of(down._attempts.summary(2), Cost(calls=1, unknown=1)), {one.units[0].id: 2}, 3, down=True)
+    assert made.done == [] == made.again and made.spent == {"lost": Cost(calls=1, unknown=1)}
+
+
 def test_a_request_that_is_refused_is_the_unit_s_and_a_key_that_is_refused_stops_the_round(tmp_path: Path) -> None:
     class Filtered(NoopModel):
         async def complete(self, request: Request) -> Completion:
@@ -248,6 +276,26 @@ def test_g36_a_judge_is_paid_once_for_each_attempt_also_for_one_that_is_cut_shor
         bills.append((row["reason"], row["calls"], row["nusd"], made._attempts.spent(number).calls))
     nusd = round((1_000 * PRICE.input + 100 * PRICE.output) / 1e6 * 1e9)
     assert bills == [("", 2, nusd, 2), ("infra", 2, nusd, 2), ("", 2, nusd, 2)]
+
+
+class Silent(Lenient):
+    """A judge whose endpoint is down."""
+
+    async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        raise JudgeSilent("the judge does not answer")
+
+
+def test_g44_what_was_played_while_the_judge_was_silent_is_graded_later_and_paid_once(tmp_path: Path) -> None:
+    unit = lease().units[:1]
+    first, later = worker(tmp_path), worker(tmp_path, FailingModel(AssertionError("it is played again")))
+    silent = RolloutWorker(first._spec, replace(first.bench, graders=(Silent({}),)), "w-0")
+    down = [rows(silent, Lease(n, unit))[0] for n in (1, 2)]
+    assert [(r["reason"], r["again"], r["calls"]) for r in down] == [("infra", "outage", 1), ("infra", "outage", 0)]
+    assert down[0]["why"] == "not graded yet: the judge does not answer"
+    [row] = rows(later, Lease(3, unit))
+    assert (row["verdict"], row["calls"], row["nusd"]) == ("accepted", 0, 0)
+    spent = [first._attempts.spent(n).calls for n in (1, 2, 3)]
+    assert spent == [1, 0, 0] and not list((tmp_path / "round" / "ungraded").iterdir())
 
 
 def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:

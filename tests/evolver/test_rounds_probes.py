@@ -15,7 +15,7 @@ from evolver.budget import Budget
 from evolver.capsules import open_capsule
 from evolver.config import JudgeConfig, OpenAISpec
 from evolver.controls import NoopModel
-from evolver.errors import ProviderFailed
+from evolver.errors import JudgeSilent, ProviderFailed
 from evolver.graders.judge import ASKS
 from evolver.protocols import Finding, Model, Request
 from evolver.records import Completion, Rollout, Score, Usage
@@ -25,7 +25,7 @@ from evolver.rounds.book import NANO
 from evolver.rounds.meter import Meter
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.probes import CASES, keep_case, most_tokens, probe
-from evolver.rounds.start import probes_usd
+from evolver.rounds.start import probes_usd, worst_usd
 from evolver.rounds.watch import LENIENT, STRICT
 from evolver.score import score_of
 from evolver.store import Store
@@ -51,14 +51,16 @@ class Source:
 
 
 class Judge:
-    """Gives what it is told to whatever it sees."""
+    """Gives what it is told to whatever it sees; None: it does not answer."""
 
     name = "judge"
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value: float | None) -> None:
         self.value = value
 
     async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
+        if self.value is None:
+            raise JudgeSilent("down")
         return [score_of(c, self.value, "said so", "judge:m:v1") for c in criteria]
 
     async def aclose(self) -> None:
@@ -93,6 +95,8 @@ def test_g41_a_lenient_judge_shows_on_what_it_failed_and_a_strict_one_on_what_it
     assert looked(bench, tmp_path) == {(LENIENT, True): 10, (STRICT, False): CASES["passed"]}
     judge.value = 0.5
     assert looked(bench, tmp_path) == {(LENIENT, False): 10, (STRICT, True): CASES["passed"]}
+    judge.value = None
+    assert looked(bench, tmp_path) == {}, "what does not answer says nothing"
 
 
 def endpoint_looked(bench: Bench, path: Path, model: Model) -> list[bool]:
@@ -157,6 +161,17 @@ def test_the_most_that_a_look_can_cost_is_known_before_it(tmp_path: Path) -> Non
     window = found.harness.scaffold.window_tokens
     each = budget.price("gpt-x", window, judge.max_tokens) or 0.0
     assert judged["judge"] == pytest.approx(each * ASKS * sum(CASES.values())) and each > 0
+
+
+def test_e13_a_worst_case_has_every_try_that_can_time_out(tmp_path: Path) -> None:
+    def worst(name: str, **times: float) -> tuple[float, float]:
+        asked = OpenAISpec.model_validate({"kind": "openai", "model": "gpt-x", **times})
+        found = open_capsule(write_made_capsule(tmp_path / name, "beta1", "local", teacher=asked))
+        budget = Budget(Store.create(tmp_path / f"{name}-round", found.config), found.config.caps)
+        return worst_usd(found, budget) or 0.0, probes_usd(found, budget)["endpoint"]
+
+    once, look = worst("once", timeout_s=120, retry_for_s=60)
+    assert worst("thrice", timeout_s=10, retry_for_s=29) == pytest.approx((3 * once, 3 * look)) and once > 0 < look
 
 
 def test_what_no_judge_scored_is_no_case(tmp_path: Path) -> None:
