@@ -99,11 +99,10 @@ def draw(
     key: str | None = None,
     on_select: Callable[[], None] | Literal["ignore", "rerun"] = "ignore",
     points_only: bool = False,
-    bar: bool = False,
+    bar: Literal["all", "png", "none"] = "png",
 ) -> None:
     """A chart with words that can be read on the reader's theme; `alt` is the sentence that it says. Marks are chosen
-    by click, box or lasso, or with `points_only` by click; `bar` shows all of the chart's own buttons, else it is the
-    one that saves it as PNG."""
+    by click, box or lasso, or with `points_only` by click; `bar` says which of the chart's own buttons it has."""
     dark = st.context.theme.type == "dark"
     text, ground = (theme.DARK_TEXT, theme.DARK_PAGE) if dark else (theme.LIGHT_TEXT, theme.LIGHT_PAGE)
     figure.update_layout(font_color=text, legend_font_color=text)
@@ -116,8 +115,10 @@ def draw(
         "displaylogo": False,
         "toImageButtonOptions": {"filename": key or "figure", "scale": 2},
     }
-    if not bar:
-        config["modeBarButtons"] = [["toImage"]]
+    if bar == "png":
+        config |= {"modeBarButtons": [["toImage"]], "displayModeBar": "hover"}  # else it covers words of small figures
+    elif bar == "none":
+        config["displayModeBar"] = False
     st.plotly_chart(figure, alt=alt, key=key, on_select=on_select, selection_mode=modes, config=config)
 
 

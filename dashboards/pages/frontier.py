@@ -60,7 +60,7 @@ def _chart(shown: list[Priced], cost: Measure, several: bool) -> None:
         key="frontier",
         on_select="rerun",
         alt=f"Frontier: {said}",
-        bar=True,
+        bar="all",
     )
     lost = sum(not p.known for p in shown)
     st.caption(

@@ -91,6 +91,7 @@ def _steps(rollout: Rollout) -> int:
         key="time_bar",
         on_select=_take_click,
         points_only=True,
+        bar="none",
         alt=f"{last} turns by seconds and channel; turn {step} is chosen",
     )
     return step - 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import websockets
 
 PATIENCE_S = 40.0
-KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Tab": 9, "Enter": 13}
+KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Tab": 9, "Enter": 13, "j": 74, "k": 75}
 AT_REST = "document.querySelector('.stApp')?.dataset.testScriptState === 'notRunning'"
 _BOX = "document.querySelector({})?.getBoundingClientRect()"
 
@@ -53,7 +53,7 @@ class Tab:
         return found
 
     async def press(self, key: str) -> None:
-        """A real key, such as ArrowRight."""
+        """A real key, such as ArrowRight or j."""
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             await self.call(

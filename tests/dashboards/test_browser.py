@@ -46,7 +46,7 @@ FRAME = "document.querySelector('[data-testid=stImage] img')"
 PAGE = "document.querySelector('[data-testid=stMainBlockContainer]')"
 
 
-async def test_u41_arrow_keys_step_through_frames_in_full_width_that_are_never_cropped(
+async def test_u41_keys_step_through_frames_in_full_width_that_are_never_cropped(
     whole_run: Path, tmp_path: Path
 ) -> None:
     with dashboard(str(whole_run)) as server, browser(tmp_path / "profile") as address:
@@ -62,6 +62,9 @@ async def test_u41_arrow_keys_step_through_frames_in_full_width_that_are_never_c
                 ratios = [await page.value(shape.format(FRAME, which)) for which in ("natural", "client")]
                 assert ratios[0] == pytest.approx(16 / 9, rel=0.01) == ratios[1]
                 assert await page.value(f"getComputedStyle({FRAME}).objectFit") not in ("cover", "none")
+            for key, number in (("j", 15), ("k", 16)):
+                await page.press(key)
+                await page.until(f"{says(f'r-{number:016x} ·')} && {says('Turn 1')} && {AT_REST}")
 
 
 async def test_u16_what_is_written_meanwhile_waits_until_the_reader_asks(run_copy: Path, tmp_path: Path) -> None:
