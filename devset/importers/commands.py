@@ -38,7 +38,8 @@ SCRIPT = re.compile(
     r"""\s+(?:'[^']*'|"[^"$`]*")"""
 )
 HERE = re.compile(
-    r"^(?P<line>[^\n]*?)<<-?[ \t]*(['\"]?)(\w+)\2(?P<rest>[^\n]*)\n.*?^[ \t]*\3[ \t]*$", re.MULTILINE | re.DOTALL
+    r"^(?P<line>[^\n]*?)<<-?[ \t]*(['\"]?)(\w+)\2(?P<rest>[^\n]*)\n(?P<body>.*?)^[ \t]*\3[ \t]*$",
+    re.MULTILINE | re.DOTALL,
 )
 OPERATORS = "();<>|&`\n"
 # Words that a command may begin with before the program is named.
@@ -66,7 +67,7 @@ def unfit(command: JsonValue, shell: bool = True) -> str | None:
         return f"needs the program {found}"
     if found := of_the_system(started):
         return f"asks for what is not frozen: {found}"
-    if path := UNFROZEN.search(text) or outside(text):
+    if path := UNFROZEN.search(SCRIPT.sub(r"\1 ", text)) or outside(text):
         return f"reads what is not frozen: {path[0]}"
     return None
 
@@ -95,9 +96,10 @@ def words_of(command: JsonValue) -> str:
 
 def programs(command: JsonValue, shell: bool = True) -> frozenset[str]:
     """The names of the programs that a command starts, also in `$( )`, in the script of `sh -c`, and in Python's
-    `subprocess`. Here-documents, and what follows a quote that is not closed, are not looked at."""
+    `subprocess`. Other here-documents, and what follows a quote that is not closed, are not looked at."""
     text = shlex.join(map(str, command)) if isinstance(command, list) and not shell else words_of(command)
-    return frozenset(_started(plain(text, "")))
+    scripts = (here["body"] for here in HERE.finditer(plain(text)))
+    return frozenset((*_started(plain(text, "")), *(name for script in scripts for name in _in_python(script))))
 
 
 def _started(text: str) -> Iterator[str]:
@@ -110,13 +112,18 @@ def _started(text: str) -> Iterator[str]:
         elif program:
             if re.fullmatch(r"-\w*c", option) and re.fullmatch(r"(ba|da|z)?sh", program):
                 yield from _started(token)
-            elif option == "-c" and program.startswith("python") and STARTS.search(token):
-                yield from re.findall(r"""['"]([\w.-]+)(?=[\s'"])""", token)
+            elif option == "-c" and program.startswith("python"):
+                yield from _in_python(token)
         elif not (_redirects(option) or ASSIGNED.match(token) or token in BEFORE or token[0] in "-0123456789"):
             program = posixpath.basename(token)
             yield program
         for inner in re.split(r"\$\(|`", token)[1:]:  # in double quotes
             yield from _started(inner)
+
+
+def _in_python(code: str) -> Iterator[str]:
+    if STARTS.search(code):
+        yield from re.findall(r"""['"]([\w.-]+)(?=[\s'"])""", code)
 
 
 def _tokens(text: str) -> Iterator[str]:

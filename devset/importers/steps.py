@@ -46,7 +46,7 @@ UNFIT = {
     "proxy": "needs the network: a proxy",
 }
 IDLE = ("sleep", "activate_window", "tidy_desktop")
-SUDO = re.compile(r"(?:echo\s+\S+\s*\|\s*)?\bsudo\s+-S\s+")
+SUDO = re.compile(r"(?:echo\s+\S+\s*\|\s*)?\bsudo\s+-S\s+(?!-)")
 OWNER = re.compile(r"\bch(?:own|grp|attr)\s+(?:-\S+\s+)*(?!user\b|['\"]?\$)")  # another than the one user there is
 
 

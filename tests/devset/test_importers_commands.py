@@ -27,6 +27,8 @@ LOGS = "cat > ~/app.log <<'EOF'\nid,name\nservice=auth level=error\nit's another
         "while IFS=, read -r id code; do echo $id; done < ~/x",
         "grep -q 'https://example.com/a' ~/x && grep -qx '/api/users' ~/y",
         'd=~/a; cat "$d"/file "$(dirname ~/x)"/y $(pwd)/z',
+        "grep -qF '$HOME/.local/bin' ~/.bashrc",
+        "python3 - <<'PY'\nid = open('/home/user/x').read()\nprint(id)\nPY",
         "python3 -c \"import json; id = 3; print(json.load(open('/home/user/x'))['code'])\"",
     ],
 )
@@ -57,6 +59,7 @@ def test_commands_that_stay_in_the_home(command: str) -> None:
         "bash -c 'cd ~; systemctl status x'",
         "python3 -c \"import subprocess; subprocess.run(['xrandr', '-q'])\"",
         "xxd ~/x | head -1",
+        "python3 - <<'PY'\nimport subprocess\nsubprocess.run(['xrandr'])\nPY",
         "echo p | sudo -S cat ~/x",
     ],
 )

@@ -34,6 +34,7 @@ FLAGS: dict[str, object] = {"func": "check_os_x", "result": COMMAND}
         (step("execute", command="echo {CLIENT_PASSWORD} | sudo -S rm /var/log/x", shell=True), "needs root"),
         (step("execute", command="echo p | sudo -S apt-get install jq", shell=True), "needs the network"),
         (step("execute", command="echo p | sudo -S bash -c 'rm -rf /var/log/x'", shell=True), "needs root"),
+        (step("execute", command="echo p | sudo -S -u bob touch ~/a", shell=True), "needs root"),
         (step("execute", command="mkdir ~/a && echo p | sudo -S chown -R root ~/a", shell=True), "needs root"),
         (step("execute", command=["convert", "a.png", "b.png"]), "its set-up needs the program convert"),
         (step("execute", command=["python", "-c", "import pyautogui; pyautogui.typewrite('x')"]), "drives the screen"),
