@@ -116,7 +116,7 @@ def draw(
         "toImageButtonOptions": {"filename": key or "figure", "scale": 2},
     }
     if bar == "png":
-        config |= {"modeBarButtons": [["toImage"]], "displayModeBar": "hover"}  # else it covers words of small figures
+        config["modeBarButtons"] = [["toImage"]]
     elif bar == "none":
         config["displayModeBar"] = False
     st.plotly_chart(figure, alt=alt, key=key, on_select=on_select, selection_mode=modes, config=config)

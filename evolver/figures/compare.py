@@ -32,7 +32,7 @@ def gap(found: Interval, noise: Interval, names: tuple[str, str]) -> go.Figure:
     _ends(figure, names)
     _axis(figure, [found, noise])
     figure.update_yaxes(visible=False, range=[-1, 1])
-    return _laid(figure, 190)
+    return _laid(figure, 215).update_layout(margin_t=55)  # the words on top stay below the button of a page
 
 
 def odds(draws: Sequence[float], names: tuple[str, str]) -> go.Figure:
