@@ -29,7 +29,7 @@ CONFIG = "osworld.json"
 CRITERION = "done"
 COMMAND_S = 120.0
 # What a shell says of a program that our machine lacks; a path, or a script that says so, is the agent's own.
-LACKING = re.compile(r"^(?:/(?:usr/)?bin/)?(?:ba|da)?sh: (?:line )?\d+: ([^\s/:]+): (?:command )?not found$", re.MULTILINE)
+LACKING = re.compile(r"^(?:/(?:usr/)?bin/)?(?:ba|da)?sh: (?:line )?\d+: ([^\s/:]+): (?:command )?not found$", re.M)
 Spec = Mapping[str, Any]  # JSON of the published evaluator
 
 
