@@ -20,7 +20,7 @@ from evolver.live import watched
 from evolver.protocols import Executor, Grader, Held, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Scorecard
 from evolver.redact import keys_in
-from evolver.refusals import neutral_answer
+from evolver.refusals import answer_to, neutral_request
 from evolver.rollout import Interrupted, Job, run_rollout
 from evolver.score import grades, scorecard
 from evolver.store import Store
@@ -209,8 +209,9 @@ class Lab:
 
     async def _answers(self, player: Model | Privileged, role: Role) -> bool:
         """Whether a model that refused an attempt answers something else; that call is charged to `role` too."""
-        began = time.monotonic()
-        answer = await neutral_answer(player)
+        request, began = neutral_request(), time.monotonic()
+        answer = await answer_to(player, request)
+        self.budget.charge_spoiled(role, player.id, request.spoiled)
         if answer is None:
             return False
         self.budget.charge(self.budget.call_entry(role, player.id, answer.usage, time.monotonic() - began))

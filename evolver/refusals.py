@@ -11,14 +11,19 @@ QUESTION = "What is 17 * 23? Reply with the number alone."
 ANSWER_TOKENS = 16
 
 
-async def neutral_answer(model: Model | Privileged) -> Completion | None:
-    """The reply to a short question that has nothing to do with any task; None where that is not answered either."""
+async def answer_to(model: Model | Privileged, request: Request) -> Completion | None:
+    """The reply to a request; None where it is refused as well, or not answered."""
     if isinstance(model, Privileged):
         return None
     try:
-        return await model.complete(short_request(QUESTION, ANSWER_TOKENS))
+        return await model.complete(request)
     except (Blamed, UsageError):
         return None
+
+
+def neutral_request() -> Request:
+    """A question that has nothing to do with any task."""
+    return short_request(QUESTION, ANSWER_TOKENS)
 
 
 def short_request(text: str, most_tokens: int) -> Request:

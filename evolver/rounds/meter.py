@@ -18,10 +18,6 @@ from evolver.sums import total
 Price = Callable[[str, int | None, int | None], float | None]
 
 
-class Refused(UsageError):
-    """The endpoint refuses a request: this one (too long, filtered), or whatever is asked (key, address)."""
-
-
 class Meter:
     """Adds up what the calls of one unit cost; `price` gives the $ of (model id, input tokens, output tokens)."""
 
@@ -88,10 +84,7 @@ class MeteredModel:
         before = len(request.spoiled)
         try:
             completion = await self._model.complete(request)
-        except UsageError as error:
-            self._meter.refused()
-            raise Refused(str(error)) from error
-        except Blamed:
+        except (Blamed, UsageError):
             self._meter.refused()
             raise
         except asyncio.CancelledError:

@@ -18,7 +18,7 @@ from evolver.errors import Blamed, JudgeSilent, NotReady, SandboxLost
 from evolver.models.demonstrator import Demonstrator
 from evolver.protocols import Finding, Model, Privileged, Probe
 from evolver.records import Record, Rollout, RolloutKey, Score
-from evolver.refusals import neutral_answer, short_request
+from evolver.refusals import answer_to, neutral_request, short_request
 from evolver.rollout import Job, run_rollout
 from evolver.rounds.bench import RUN, Bench
 from evolver.rounds.meter import Meter
@@ -88,7 +88,7 @@ def most_tokens() -> list[int]:
 
 async def endpoint_answers(model: Model | Privileged, meter: Meter) -> bool:
     """Whether the endpoint answers a request that has nothing to do with any task."""
-    return await neutral_answer(meter.around(model)) is not None
+    return await answer_to(meter.around(model), neutral_request()) is not None
 
 
 def _lines() -> list[str]:
