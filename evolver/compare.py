@@ -107,7 +107,7 @@ def flip_rates(arms: Arms, seed: int = 0) -> tuple[Interval, Interval]:
     incumbent = [card for card in final_cards(arms.incumbent) if card.success is not None]
     candidate = {card.key.pair: card.success for card in final_cards(arms.candidate) if card.success is not None}
     repeats, pairs = list[float](), list[float]()
-    for cards in by_task(incumbent).values():
+    for _, cards in sorted(by_task(incumbent).items()):  # a bootstrap must not depend on who ended first
         again = [x.success != y.success for x, y in combinations(cards, 2)]
         other = [card.success != candidate[card.key.pair] for card in cards if card.key.pair in candidate]
         repeats += [sum(again) / len(again)] if again else []
@@ -124,7 +124,8 @@ def tokens_per_solved(cards: Sequence[Scorecard], seed: int = 0) -> Interval:
     tokens, solved = per_task(done, lambda card: card.tokens), per_task(done, success_value)
     if not any(solved.values()):
         return nothing("nothing was solved")
-    return ratio_interval([tokens[task] for task in solved], list(solved.values()), seed)
+    tasks = sorted(solved)
+    return ratio_interval([tokens[task] for task in tasks], [solved[task] for task in tasks], seed)
 
 
 def detectable_effect(tasks: int, attempts: int, alpha: float, power: float = 0.8, success: float = 0.5) -> float:

@@ -37,5 +37,6 @@ def test_flip_rates_and_tokens_per_solved_say_how_sure_they_are() -> None:
     for found in (aa, ab, spent):
         assert found.point and found.low and found.high and found.low < found.point < found.high and found.n == 30
     assert spent.point == pytest.approx(sum(1_000 + 10 * t for t in range(30)) / 25)
+    assert flip_rates(Arms(ours[::-1], theirs[::-1], 30, 1)) == (aa, ab) and tokens_per_solved(theirs[::-1]) == spent
     few = tokens_per_solved([a_card("c", t, t == 0) for t in range(10)])
     assert few.point == 10_000 and few.high is None, "one solved task of ten bounds nothing from above"
