@@ -8,12 +8,13 @@ import pytest
 
 from evolver.annotate import annotate, annotated, reasoning_in, signature_of
 from evolver.config import Cap, Caps, RunConfig
-from evolver.errors import BudgetSpent
+from evolver.errors import BudgetSpent, NotReady, ProviderFailed
 from evolver.executors.local import LocalExecutor
 from evolver.lab import Lab
-from evolver.records import Annotation, LedgerEntry, Rollout, Scorecard, ToolCall, Turn
+from evolver.protocols import UNKNOWN_USAGE, Request
+from evolver.records import Annotation, Completion, LedgerEntry, Rollout, Scorecard, ToolCall, Turn
 from evolver.store import Store
-from evolver.testing import FakeSandbox, FakeSandboxes, ScriptedModel, reply
+from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes, ScriptedModel, reply
 from harnesses.library import Library
 from tests.evolver.cards import a_card
 from tests.evolver.rollouts import a_rollout, a_turn
@@ -107,3 +108,20 @@ def test_annotations_of_other_rollouts_change_nothing() -> None:
     note = Annotation(id="n", rollout_id="another", turn=0, annotator="m", reasoning="x", at=1.0)
     before = scored(step(0))
     assert annotated(before, [note]).scored[0][0] == before[0][0] and annotated(before, [note]).by == {}
+
+
+class Hanging(FailingModel):
+    """Each of its calls times out."""
+
+    async def complete(self, request: Request) -> Completion:
+        request.spoiled.append(UNKNOWN_USAGE)
+        return await super().complete(request)
+
+
+async def test_e13_a_call_that_timed_out_is_on_the_ledger_as_unknown(tmp_path: Path) -> None:
+    lab = a_lab(tmp_path, annotator=Cap(tokens=1_000))
+    for _ in range(2):  # the cap does not wait for what nobody can say
+        with pytest.raises(NotReady, match="the annotator failing does not answer"):
+            await annotate(lab, Hanging(ProviderFailed("ReadTimeout")), TASK, scored(step(0)), 1)
+    found = [(e.role, e.calls, e.input_tokens, e.spoiled) for e in lab.store.all(LedgerEntry)]
+    assert found == [("annotator", 1, None, True)] * 2
