@@ -77,17 +77,17 @@ async def test_an_endpoint_that_dies_half_way_is_asked_again_at_the_next_start_a
                 await place.author.propose(place.evidence())
             [dead] = place.store.all(Rollout)
             assert dead.error is not None and dead.error.blame == "provider" and len(dead.turns) == 1
-            assert [e.calls for e in place.store.all(LedgerEntry)] == [1]
+            assert [e.calls for e in place.store.all(LedgerEntry) if not e.spoiled] == [1]
             settings = place.store.config
     with serving(runs("ls ~", REMOVES_A_PACKAGE, says()), DONE) as endpoint:
         async with desk(tmp_path / "run", _at(settings, endpoint.url, tmp_path / "run")) as place:
             made = await place.author.propose(place.evidence())
             again = place.store.all(Rollout)[1]
-            entries = place.store.all(LedgerEntry)
+            entries = [e for e in place.store.all(LedgerEntry) if not e.spoiled]
     assert made is not None and again.retry_of == dead.id and again.key.attempt == dead.key.attempt == 0
     assert "lost" not in again.turns[0].results[0].text
     assert [(e.rollout_id, e.calls) for e in entries] == [(dead.id, 1), (again.id, 2)]
-    assert made.candidate.author_tokens == 3 * 18
+    assert made.candidate.author_tokens is None, "what the call that died may be billed is unknown"
 
 
 async def test_e18_e12_a_finished_attempt_is_not_paid_for_twice(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_same_command_goes_on_after_the_endpoint_died_and_races_what_was_pro
     assert [r.id for r in rollouts][: len(before)] == before
     assert {r.loaded_harness_id for r in rollouts if r.key.purpose == "race"} >= {c.harness_id for c in made}
     assert all(card.success is not None for card in store.all(Scorecard))
-    entries = store.all(LedgerEntry)
+    entries = [e for e in store.all(LedgerEntry) if not e.spoiled]
     assert sorted(e.rollout_id or "" for e in entries) == sorted(r.id for r in rollouts)
     assert sum(e.calls for e in entries if e.role == "author") == len(endpoint.requests) - 1  # one was never answered
     assert "# Evidence for a change of root" in first_user_message(endpoint.requests[0])
