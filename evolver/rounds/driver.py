@@ -24,6 +24,7 @@ from evolver.rounds.manifest import FIRST, Closed, Suspect, closing
 from evolver.rounds.plan import TaskRef
 from evolver.rounds.rows import Origin, infra_row, table_of
 from evolver.rounds.settling import Came, lost, probed, settlement
+from evolver.rounds.ungraded import Shelf
 from evolver.rounds.watch import Alarm, Watch
 
 GRACE_S = 120.0  # beside the units' own deadlines: setting a machine up, grading, writing
@@ -34,8 +35,8 @@ Tell = Callable[[int, int, dict[str, JsonValue]], None]
 @dataclass(frozen=True)
 class Rules:
     """How a round is driven. `unit_nusd` is the most that one unit can cost, `probe_nusd` the most that each probe can
-    (nothing where it is not named), `cap_nusd` the most that the round may. A call whose
-    cost nobody knows is taken to have cost `call_nusd`.
+    (nothing where it is not named), `cap_nusd` the most that the round may. A call whose cost nobody knows is taken to
+    have cost `call_nusd`.
 
     A unit is given up as `infra` after `tries` failures on our side, or the deaths of `deaths` workers; after as many
     of one look, in a row, the round stops.
@@ -288,6 +289,7 @@ class Driver:
             self.round.manifest.append(Suspect(prev=FIRST, shards=tuple(numbers), why=why, at=time.time()))
 
     def _close(self) -> Closed:
+        Shelf.of(self.round.path).clear()
         manifest = self.round.manifest
         if manifest.closed is None:
             manifest.append(closing(manifest.shards))

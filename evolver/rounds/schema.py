@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolver.errors import UsageError
 
-FORMAT = 1  # kept as `user_version`; books from before formats were kept have 0
+FORMAT = 1  # kept as `user_version`, which is 0 in a book that names none
 SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE tasks(number INTEGER PRIMARY KEY, id TEXT NOT NULL, hash TEXT NOT NULL);

@@ -154,13 +154,22 @@ def call_usd(opened: OpenedCapsule, budget: Budget) -> tuple[float | None, float
     return call, budget.price(judge.model.model, scaffold.window_tokens, judge.max_tokens) if judge else 0.0
 
 
-def worst_usd(opened: OpenedCapsule, budget: Budget) -> float | None:
-    """The most that one unit can cost: every call at its most, tried until it is given up. None without a price."""
+def _most_tries(spec: ModelSpec, calls: int, deadline_s: float) -> int:
+    """The most tries of so many calls within `deadline_s`, of which each that comes to nothing takes a time limit."""
+    if not isinstance(spec, OpenAISpec):
+        return calls
+    return calls + min(calls * (tries_of(spec) - 1), int(deadline_s // spec.timeout_s))
+
+
+def worst_usd(opened: OpenedCapsule, budget: Budget, deadline_s: float) -> float | None:
+    """The most that one unit can cost: every call at its most, tried until it is given up or `deadline_s` are over.
+    None without a price."""
     call, graded = call_usd(opened, budget)
     if call is None or graded is None:
         return None
-    asks = opened.capsule.retry.judge_asks * tries_of(opened.config.judge.model) if opened.config.judge else 0
-    return call * opened.harness.scaffold.max_steps * tries_of(opened.config.teacher) + graded * asks
+    config, judge = opened.config, opened.config.judge
+    asks = _most_tries(judge.model, opened.capsule.retry.judge_asks, deadline_s) if judge else 0
+    return call * _most_tries(config.teacher, opened.harness.scaffold.max_steps, deadline_s) + graded * asks
 
 
 def probes_usd(opened: OpenedCapsule, budget: Budget) -> dict[Probe, float]:
@@ -175,7 +184,7 @@ def probes_usd(opened: OpenedCapsule, budget: Budget) -> dict[Probe, float]:
 
 
 def _rules(wanted: Wanted, opened: OpenedCapsule, budget: Budget) -> Rules:
-    worst = worst_usd(opened, budget)
+    worst = worst_usd(opened, budget, wanted.settings.deadline_s)
     if wanted.settings.cost_usd is not None and worst is None:
         raise UsageError("cost_usd can't be held: a model of this capsule has no price, so no unit has a worst case")
     return Rules(

@@ -1,10 +1,11 @@
 """What was played while the judge was silent: whoever is handed the unit next grades it, and nobody pays for it again.
 
-ungraded/<unit>.json    gone once the unit's row is written, or when nothing can come of what was played
+ungraded/<unit>.json    gone once the unit's row is written, when nothing can come of what was played, or with the round
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,10 @@ class Shelf:
 
     def drop(self, unit: str) -> None:
         self._path(unit).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """At the round's end: of units that were given up some are left."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, unit: str) -> Path:
         return self.folder / f"{unit}.json"

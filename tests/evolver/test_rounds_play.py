@@ -321,6 +321,15 @@ def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:
     return round_
 
 
+def test_what_was_left_ungraded_goes_with_the_round(tmp_path: Path) -> None:
+    one = worker(tmp_path)
+    silent = RolloutWorker(one._spec, replace(one.bench, graders=(Silent({}),)), "w-0")
+    rows(silent, Lease(99, lease().units[:1]))
+    assert list((tmp_path / "round" / "ungraded").iterdir())
+    played(tmp_path, lambda: worker(tmp_path)).close()
+    assert not (tmp_path / "round" / "ungraded").exists()
+
+
 def test_a_round_is_read_and_exported_like_a_run(tmp_path: Path) -> None:
     make = lambda: worker(tmp_path, values={"t-1": 0.0})  # noqa: E731
     played(tmp_path, make).close()

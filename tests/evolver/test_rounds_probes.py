@@ -168,10 +168,13 @@ def test_e13_a_worst_case_has_every_try_that_can_time_out(tmp_path: Path) -> Non
         asked = OpenAISpec.model_validate({"kind": "openai", "model": "gpt-x", **times})
         found = open_capsule(write_made_capsule(tmp_path / name, "beta1", "local", teacher=asked))
         budget = Budget(Store.create(tmp_path / f"{name}-round", found.config), found.config.caps)
-        return worst_usd(found, budget) or 0.0, probes_usd(found, budget)["endpoint"]
+        return worst_usd(found, budget, 1_800) or 0.0, probes_usd(found, budget)["endpoint"]
 
     once, look = worst("once", timeout_s=120, retry_for_s=60)
     assert worst("thrice", timeout_s=10, retry_for_s=29) == pytest.approx((3 * once, 3 * look)) and once > 0 < look
+    steps = open_capsule(tmp_path / "once").harness.scaffold.max_steps
+    patient, _ = worst("patient", timeout_s=120, retry_for_s=3_600)  # the deadline leaves time for 15 that time out
+    assert patient == pytest.approx(once * (steps + 15) / steps)
 
 
 def test_what_no_judge_scored_is_no_case(tmp_path: Path) -> None:
