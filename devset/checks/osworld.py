@@ -28,7 +28,7 @@ from devset.checks.home import Wrong, locate, revive, sha256
 CONFIG = "osworld.json"
 CRITERION = "done"
 COMMAND_S = 120.0
-# What a shell says of a program that our machine lacks; a path, or a script that says so, is the agent's own.
+# What a shell says of a program that it does not find; a path is the agent's own.
 LACKING = re.compile(r"^(?:/(?:usr/)?bin/)?(?:ba|da)?sh: (?:line )?\d+: ([^\s/:]+): (?:command )?not found$", re.M)
 Spec = Mapping[str, Any]  # JSON of the published evaluator
 
@@ -134,8 +134,11 @@ class Evaluation:
             if "/" in str(error.filename):
                 raise FileNotFoundError(str(error)) from error
             raise SystemExit(f"a program of the evaluation is not here: {error.filename}") from error
-        if lacking := LACKING.search(done.stderr):
-            raise SystemExit(f"a program of the evaluation is not here: {lacking[1]}")
+        # A script of the agent may say so of anything.
+        asked = re.findall(r"[\w./+-]+", words if isinstance(words, str) else " ".join(words))
+        for name in LACKING.findall(done.stderr):
+            if name in asked and shutil.which(name, path=env["PATH"]) is None:
+                raise SystemExit(f"a program of the evaluation is not here: {name}")
         return done.stdout, done.stderr
 
     # --- getters -----------------------------------------------------------------------------------------------------

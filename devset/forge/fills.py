@@ -25,10 +25,6 @@ Lines = tuple[str, ...]
 LONGEST = 10_000  # characters of a value: slots made of slots could grow without end
 
 
-class Unfilled(ValueError):
-    """A slot that can't be filled with this seed; the message names it and says why."""
-
-
 class SlotSpec(Strict):
     """One slot: drawn (`draw`), or computed (`how`, from the slots named in `of`). `nonce` marks a secret: it is never
     said in the instruction, and of the given files only `shown_in` (a path) may hold it; empty: no file does."""
@@ -63,18 +59,18 @@ _TAKES: Mapping[How, int] = {"rows": 2, "nth": 2, "with": 2, "without": 2, "repl
 
 
 def filled(specs: Mapping[str, SlotSpec], rng: Random) -> dict[str, SlotValue]:
-    """Every slot with its value, in the order in which they are listed. Raises Unfilled where a slot names one that is
-    not before it, that is of another kind than it takes, or where what comes out is too long."""
+    """Every slot with its value, in the order in which they are listed. Raises ValueError, which names the slot, where
+    one names another that is not before it, or that is of another kind than it takes, or where one is too long."""
     made: dict[str, SlotValue] = {}
     for name, spec in specs.items():
         if lacking := [other for other in spec.of if other not in made]:
-            raise Unfilled(f"slot {name!r}: `of` names {lacking[0]!r}, which is not listed before it")
+            raise ValueError(f"slot {name!r}: `of` names {lacking[0]!r}, which is not listed before it")
         try:
             made[name] = _drawn(spec, rng) if spec.draw is not None else _computed(spec, [made[n] for n in spec.of])
             if (length := sum(map(len, _lines(made[name])))) > LONGEST:
                 raise ValueError(f"it has {length:,} characters, more than {LONGEST:,}")
         except (TypeError, ValueError, IndexError) as error:
-            raise Unfilled(f"slot {name!r}: {spec.draw or spec.how} can't be made: {error}") from error
+            raise ValueError(f"slot {name!r}: {spec.draw or spec.how} can't be made: {error}") from error
     return made
 
 

@@ -25,7 +25,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from devset.checks import CHECKS
 from devset.families.skill import Binding, Check, Family, Group, Post, Slot, SlotValue
-from devset.forge.fills import SlotSpec, Unfilled, filled
+from devset.forge.fills import SlotSpec, filled
 from devset.task import Category, GuiStep, Strict, TerminalStep
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -121,9 +121,9 @@ def signature(check: str) -> str:
 
 
 def _at_home(path: str) -> str:
-    """`path`, a template or filled. Raises Unfilled where it does not lie below a folder of the home."""
+    """`path`, a template or filled. Raises ValueError where it does not lie below a folder of the home."""
     if not _HOME.fullmatch(path) or ".." in path:
-        raise Unfilled(f"path {path!r:.80} must lie below Desktop, Documents or Downloads")
+        raise ValueError(f"path {path!r:.80} must lie below Desktop, Documents or Downloads")
     return path
 
 
@@ -149,7 +149,7 @@ def family_of(spec: SkillSpec) -> Family:
 
 
 def bound_spec(spec: SkillSpec, rng: Random) -> Binding:
-    """The skill with every slot filled. Raises Unfilled where one can't be, or leads out of the home's folders."""
+    """The skill with every slot filled. Raises ValueError where one can't be, or leads out of the home's folders."""
     slots = filled(spec.slots, rng)
 
     def text(template: str) -> str:

@@ -151,6 +151,7 @@ def test_a_program_that_our_machine_lacks_is_no_zero_and_one_of_the_agent_is(tmp
     scripts = {
         "gone": "~/gone.sh",
         "odd": "bash ~/odd.sh",
+        "sly": "bash ~/sly.sh",
         "ours": "nosuchprogram ~/x && echo yes",
         "plain": "echo yes",
     }
@@ -161,11 +162,13 @@ def test_a_program_that_our_machine_lacks_is_no_zero_and_one_of_the_agent_is(tmp
         task = imported(published(tmp_path / name, evaluator), package)
         home = make_home(task, tmp_path / name / "home")
         (home / "odd.sh").write_text("nosuchprogram")
+        (home / "sly.sh").write_text("printf 'sh: 1: %s: not found\\n' nosuchprogram sly.sh bash >&2")
         done = graded(task, home, tmp_path / name)
         said[name] = json.loads(done.stdout.splitlines()[-1])["done"]["value"] if done.returncode == 0 else done.stderr
     assert said == {
         "gone": 0.0,
         "odd": 0.0,
+        "sly": 0.0,
         "plain": 1.0,
         "ours": "a program of the evaluation is not here: nosuchprogram\n",
     }

@@ -10,7 +10,6 @@ from pathlib import Path
 from random import Random
 
 from devset.families.skill import Binding, Family, lines_post, steps
-from devset.forge.fills import Unfilled
 from devset.forge.proof import broken, plan_of
 from devset.forge.rules import violations
 from devset.forge.sampler import Composed
@@ -46,7 +45,7 @@ def seldom_filled(family: Family) -> Family:
 
     def bind(rng: Random) -> Binding:
         if (first := rng.random()) > 0.2 and first not in tried:
-            raise Unfilled("slot 'word': nth can't be made: tuple index out of range")
+            raise ValueError("slot 'word': nth can't be made: tuple index out of range")
         return family.bind(rng)
 
     return replace(family, bind=bind)
