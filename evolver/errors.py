@@ -12,7 +12,7 @@ class UsageError(Exception):
 
 
 class RequestRefused(UsageError):
-    """A model refuses a request: this one (too long, filtered), or whatever it is asked (key, address)."""
+    """A model refuses this one request (too long, filtered), and answers others."""
 
 
 class NotReady(Exception):

@@ -129,7 +129,7 @@ async def _play(lab: Lab, frozen: Frozen, tasks: Sequence[Task]) -> dict[str, li
 def _require_answers(lab: Lab, frozen: Frozen, n_tasks: int, cards: dict[str, list[Scorecard]]) -> None:
     """Raises NotReady where it is the endpoint that left too much unscored: the same command tries that again."""
     every = [card for arm in cards.values() for card in arm]
-    silent = [card.error for card in every if card.error is not None and card.error.blame == "provider"]
+    silent = [card.error for card in every if card.error is not None and card.error.outage]
     asked = [Arms(arm, cards[ORIGINAL], n_tasks, len({card.key.attempt for card in arm})) for arm in cards.values()]
     if silent and not all(compare(a, lab.config.race, frozen.alpha, lab.config.seed).covered for a in asked):
         raise NotReady(f"{len(silent)} of {len(every)} attempts got no answer ({silent[0].message}): run it again")

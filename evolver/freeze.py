@@ -237,7 +237,7 @@ async def _play(lab: Lab, begun: Freeze, opened: OpenedCapsule) -> list[Scorecar
 def _verdict(lab: Lab, begun: Freeze, opened: OpenedCapsule, cards: Sequence[Scorecard]) -> Release:
     """Raises NotReady where it is the endpoint that left too much unscored: the same command tries that again."""
     found = outcome(cards, begun.n_tasks, begun.expected, lab.config.seed)
-    silent = [card.error for card in cards if card.error is not None and card.error.blame == "provider"]
+    silent = [card.error for card in cards if card.error is not None and card.error.outage]
     if silent and not found.covered:
         raise NotReady(f"{len(silent)} of {len(cards)} attempts got no answer ({silent[0].message}): run it again")
     faults = [*found.faults, *_other_images(lab, opened, cards)]

@@ -267,7 +267,7 @@ class Lab:
 
 
 def tried(rollout: Rollout) -> bool:
-    """Whether it counts as tried: one that an outage of the endpoint or a stop of the program ended does not."""
+    """Whether it counts as tried: one that the endpoint left or refused, or a stop of the program ended, does not."""
     error = rollout.error
     return error is None or (error.blame != "provider" and error.kind != "interrupted")
 

@@ -37,7 +37,7 @@ from evolver.population import (
     population_of,
     tally,
 )
-from evolver.records import Candidate, Decision, Evaluation, Look, Manifest, Purpose, Rollout, Scorecard
+from evolver.records import Candidate, Decision, Evaluation, Failure, Look, Manifest, Purpose, Rollout, Scorecard
 from evolver.score import Scored, evaluation, evaluation_id
 from evolver.spread import Counts, Spread, spread, uneven
 
@@ -86,14 +86,14 @@ async def unbuildable(lab: Lab, harness_id: str) -> str | None:
 async def smoke(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> str | None:
     """What keeps a harness from running at all, found in its first attempts; None when it runs.
 
-    Raises NotReady when it is the model that does not answer: that is no harness's fault.
+    Raises NotReady when it is the model that does not answer, which for `PATIENCE` starts is no harness's fault.
     """
     first = [Attempt(harness_id, task, "race", 0) for task in tasks[:SMOKE_TASKS]]
     cards = await lab.score(first, label=f"smoke {harness_id[:12]}")
     errors = [card.error for card in cards if card.error is not None]
     if all(card.success is None for card in cards):
-        if silent := [error.message for error in errors if error.outage]:
-            raise NotReady(f"the model {lab.model.id} does not answer: {silent[0]}; mend it and run it again")
+        if silent := _silent(lab, cards):
+            raise NotReady(f"the model {lab.model.id} does not answer: {silent[0].message}; mend it and run it again")
         said = f": {errors[0].kind}: {errors[0].message}" if errors else ""
         return f"smoke test: no verdict in {len(cards)} attempts{said}"
     ran = {card.rollout_id for card in cards}
@@ -276,16 +276,21 @@ async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers
 
 def _require_answers(lab: Lab, arms: Arms, asked: Sequence[Scorecard]) -> None:
     """Raises NotReady where the arms have too little scored to conclude anything and some of what was `asked` got no
-    answer: the next start asks again, until some got none at `PATIENCE` starts. A refusal is an answer."""
-    silent = [(card.key, card.error) for card in asked if card.error is not None and card.error.outage]
-    rules, seed = lab.config.race, lab.config.seed
-    if not silent or max(lab.unanswered(key) for key, _ in silent) >= PATIENCE * TRIES:
-        return
-    if not compare(arms, rules, rules.alpha, seed).covered:
+    answer: the next start asks again."""
+    silent, rules = _silent(lab, asked), lab.config.race
+    if silent and not compare(arms, rules, rules.alpha, lab.config.seed).covered:
         raise NotReady(
             f"{len(silent)} of {len(asked)} attempts got no answer from {lab.model.id}, too many to decide "
-            f"({silent[0][1].message}): mend it and run it again"
+            f"({silent[0].message}): mend it and run it again"
         )
+
+
+def _silent(lab: Lab, asked: Sequence[Scorecard]) -> list[Failure]:
+    """Why attempts got no answer; nothing as soon as some got none at `PATIENCE` starts. A refusal is an answer."""
+    silent = [(card.key, card.error) for card in asked if card.error is not None and card.error.outage]
+    if any(lab.unanswered(key) >= PATIENCE * TRIES for key, _ in silent):
+        return []
+    return [error for _, error in silent]
 
 
 def _trip(fresh: Sequence[Rollout]) -> None:

@@ -60,7 +60,7 @@ class Job:
     """What to run: everything that decides the outcome of one attempt. Its sandbox ends by itself after `ttl_s`;
     `keys` are masked in everything that a model, a tool or an error says. `evidence` (path → bytes) lies in /evidence,
     to be read. `goes_on` is asked before each call, and ends the attempt (stop reason `cap`) by saying no. `answers` is
-    asked when the first call is refused: whether the model answers others, and it is this attempt that it refuses."""
+    asked when a call is refused: whether the model answers others, and it is this attempt that it refuses."""
 
     key: RolloutKey
     rollout_id: str
@@ -113,10 +113,10 @@ class Interrupted(asyncio.CancelledError):
 
 async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes], str]) -> tuple[Rollout, bytes | None]:
     """Runs one attempt to its end. What goes wrong on our side becomes `Rollout.error` and a state of None;
-    only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions. An endpoint that
-    refuses half-way is an error of the provider: the calls before it are billed, so their record must not be lost.
-    For the same reason an attempt that is cancelled half-way leaves as `Interrupted`, with its record. A refusal of the
-    first call is kept like one half-way where the model `answers` others; else it is wrong input (key, address)."""
+    only wrong input (`UsageError`), a machine that isn't ready and a spent budget leave as exceptions. A refusal is the
+    attempt's own (kind `refused`) where the model `answers` others; else it is wrong input (key, address), and half-way
+    an outage: the calls before it are billed, so their record must not be lost. For the same reason an attempt that is
+    cancelled half-way leaves as `Interrupted`, with its record."""
     started, began = time.time(), time.monotonic()
     progress = Progress()
     try:
@@ -125,10 +125,11 @@ async def run_rollout(job: Job, sandboxes: Sandboxes, put_blob: Callable[[bytes]
         progress.stop = "error"
         progress.error = _failure(error.kind, error.blame, error, job)
     except UsageError as error:
-        if not progress.turns and not (isinstance(error, RequestRefused) and await job.answers()):
+        refused = isinstance(error, RequestRefused)
+        if not progress.turns and not refused:
             raise
         progress.stop = "error"
-        progress.error = _failure("refused", "provider", error, job)
+        progress.error = _failure("refused" if refused else "provider", "provider", error, job)
     except asyncio.CancelledError:
         if not progress.turns and not progress.spoiled:
             raise
@@ -270,7 +271,7 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
         )
         progress.sent.add({"model": job.key.model_id, **request.body})
         asked = time.monotonic()
-        reply = redacted_record(await _reply(model, request), job.keys)
+        reply = redacted_record(await _reply(job, model, request), job.keys)
         acted = time.monotonic()
         turn = Turn(
             index=index,
@@ -306,11 +307,13 @@ async def _turns(job: Job, sandbox: Sandbox, put_blob: Callable[[bytes], str], p
     progress.stop = "step_limit"
 
 
-async def _reply(model: Model, request: Request) -> Completion:
+async def _reply(job: Job, model: Model, request: Request) -> Completion:
     try:
         return await model.complete(request)
     except UsageError as error:
-        raise RequestRefused(str(error)) from error
+        if await job.answers():
+            raise RequestRefused(str(error)) from error
+        raise
 
 
 def _bound(job: Job, sandbox: Sandbox) -> Model:

@@ -110,8 +110,8 @@ async def _arms(lab: Lab, root: str, tasks: Sequence[Task]) -> None:
     if len(scored) < MIN_COVERAGE * len(cards):
         raise NotReady(
             f"only {len(scored)} of {len(cards)} attempts of the checks before the run have a score: {_lost(cards)}. "
-            "What was lost three times is not played again: mend it and start over with --fresh, or set "
-            "checks.tasks = 0 to go on without them"
+            "The same command plays again what got no answer, but nothing that was lost three times otherwise: mend it "
+            "and start over with --fresh, or set checks.tasks = 0 to go on without them"
         )
     own = [card for card in scored if card.key.harness_id == root]
     halves = [[card for card in own if card.key.attempt % 2 == half] for half in (0, 1)]

@@ -19,14 +19,14 @@ from evolver.freeze import Wanted, capsules_of, check, freeze, replay, tag_drift
 from evolver.intervals import success_interval
 from evolver.lab import Lab
 from evolver.protocols import Request
-from evolver.records import Freeze, Interval, Release, Rollout, Scorecard
+from evolver.records import Completion, Freeze, Interval, Release, Rollout, Scorecard
 from evolver.report import report
 from evolver.store import Store
 from evolver.testing import FailingModel
 from harnesses.capsule import PriceList
 from harnesses.library import UnknownHarness
 from tests.evolver.cards import a_card
-from tests.evolver.frozen_run import ALPHA, BETA1, hashed_tasks, lab_of, machines, promoted
+from tests.evolver.frozen_run import ALPHA, BETA1, Player, hashed_tasks, lab_of, machines, promoted
 from tests.evolver.sample_run import candidate, ci, decision
 from tests.evolver.test_cli import called
 from tests.evolver.test_ground import folder, imported, verdict
@@ -122,6 +122,20 @@ async def test_attempts_that_got_no_answer_refuse_nothing(tmp_path: Path) -> Non
         await frozen(silent)
     assert silent.store.all(Release) == []
     assert (await frozen(lab_of(tmp_path / "run"))).verdict == "released"
+
+
+async def test_a_capsule_whose_requests_are_refused_does_not_wait_for_answers(tmp_path: Path) -> None:
+    class Refuses(Player):
+        async def complete(self, request: Request) -> Completion:
+            if request.tools:
+                raise UsageError("HTTP 400: filtered")
+            return await super().complete(request)
+
+    promoted(tmp_path / "run")
+    lab = lab_of(tmp_path / "run")
+    lab.model = Refuses(helpless)
+    release = await frozen(lab)
+    assert (release.verdict, release.n_unscored) == ("refused", 20)
 
 
 async def test_attempts_on_another_image_are_no_evidence(tmp_path: Path) -> None:

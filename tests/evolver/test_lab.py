@@ -152,19 +152,35 @@ async def test_s39_a_refused_key_ends_everything_at_the_first_call(tmp_path: Pat
 
 
 class RefusesTheSecondCall(ScriptedModel):
+    """And all that come after it, unless it `answers` what has nothing to do with the task."""
+
+    answers = True
+
     async def complete(self, request: Request) -> Completion:
-        if self.requests:
+        if self.requests and (request.tools or not self.answers):
             self.requests.append(request)
-            raise UsageError("HTTP 400: the request is too long")
+            raise UsageError("HTTP 400: no")
         return await super().complete(request)
 
 
 async def test_s39_a_refusal_half_way_is_charged_and_not_tried_again(tmp_path: Path) -> None:
-    model = RefusesTheSecondCall([LIST])
+    model = RefusesTheSecondCall([LIST, DONE])
     here = lab(tmp_path, model)
     [card] = await here.score([Attempt(root(here), tasks(1)[0], "race")])
     assert card.success is None and card.error is not None and card.error.kind == "refused"
-    assert len(model.requests) == 2 and [e.calls for e in here.store.all(LedgerEntry)] == [1]
+    assert len(model.requests) == 3 and [e.calls for e in here.store.all(LedgerEntry)] == [1, 1]
+
+
+async def test_s39_a_key_that_is_refused_half_way_stops_the_run_and_settles_nothing(tmp_path: Path) -> None:
+    model = RefusesTheSecondCall([LIST])
+    model.answers = False
+    here, wanted = lab(tmp_path, model), [Attempt(root(lab(tmp_path, model)), tasks(1)[0], "race")]
+    with pytest.raises(UsageError, match="HTTP 400: no"):
+        await here.score(wanted)
+    [left] = here.store.all(Rollout)
+    assert left.error is not None and left.error.outage and len(left.turns) == 1
+    [card] = await lab(tmp_path, ScriptedModel([DONE])).score(wanted)
+    assert card.success is True
 
 
 async def test_a_rollout_whose_card_was_lost_is_graded_again_not_run_again(tmp_path: Path) -> None:

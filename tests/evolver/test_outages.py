@@ -145,6 +145,27 @@ async def test_a_harness_that_alone_gets_no_answers_is_decided_in_the_end(tmp_pa
     assert decision.verdict == "inconclusive" and "scored in both arms" in decision.reasons[-1]
 
 
+async def test_a_harness_that_gets_no_answer_at_all_is_rejected_in_the_end(tmp_path: Path) -> None:
+    people = (changed(tmp_path / "slow", prompt__system="ponder"),)
+    down = ProviderFailed("timeout")
+    ends = []
+    for _ in range(PATIENCE):
+        model = Faulty(lambda request, answered: down if "ponder" in str(request.messages) else None)
+        lab = coin_lab(tmp_path / "run", config(authors=people), model)
+        ends.append((await run(lab, tasks=numbered, distil=Students(lab))).reason)
+    assert ends == [Stop.ERROR] * (PATIENCE - 1) + [Stop.AUTHORS_DONE]
+    [decision] = lab.store.all(Decision)
+    assert decision.verdict == "reject" and "smoke test: no verdict" in decision.reasons[0]
+
+
+async def test_a_final_comparison_does_not_wait_for_an_endpoint_that_refuses(tmp_path: Path) -> None:
+    await ended(tmp_path / "run")
+    refused = [f"Do test {n}." for n in range(6)]
+    model = Faulty(lambda r, _: UsageError("filtered") if any(text in str(r.messages) for text in refused) else None)
+    final = await finalize(coin_lab(tmp_path / "run", final_config(), model), tasks=numbered)
+    assert [arm.n_unscored for arm in final.arms] == [12, 12] and "too few attempts are scored" in final.notes[0]
+
+
 async def test_g44_a_final_comparison_waits_for_an_endpoint_that_is_down(tmp_path: Path) -> None:
     wanted = await finalize(await ended(tmp_path / "whole"), tasks=split_tasks)
     await ended(tmp_path / "cut")

@@ -10,7 +10,7 @@ from devset.task import Criterion, Rubric, Task
 from evolver.errors import ProviderFailed, SandboxLost, UsageError
 from evolver.protocols import Model, Ran, Request, Sandboxes
 from evolver.records import Completion, Rollout, RolloutKey
-from evolver.rollout import FINISH_CHECK, Job, run_rollout
+from evolver.rollout import FINISH_CHECK, Job, never, run_rollout
 from evolver.testing import FailingModel, FakeSandbox, FakeSandboxes, ScriptedModel, reply
 from harnesses.harness import Harness
 from harnesses.tree import read_tree
@@ -67,7 +67,8 @@ async def play(
         blobs[name] = data
         return name
 
-    job = Job(key=key, rollout_id="r-1", harness=h, task=t, model=model, run_id="run")
+    answers = getattr(model, "answers_others", never)
+    job = Job(key=key, rollout_id="r-1", harness=h, task=t, model=model, run_id="run", answers=answers)
     return await run_rollout(job, machines or FakeSandboxes(sandbox), put)
 
 
@@ -155,9 +156,12 @@ async def test_s36_a_dead_endpoint_is_the_providers_failure() -> None:
 
 
 class RefusingModel(ScriptedModel):
-    """Plays `answers` replies, then refuses every call for good."""
+    """Plays `answers` replies, then refuses every call of the attempt for good."""
 
-    answers = 1
+    answers, others = 1, True
+
+    async def answers_others(self) -> bool:
+        return self.others
 
     async def complete(self, request: Request) -> Completion:
         if len(self.requests) >= self.answers:
@@ -165,11 +169,14 @@ class RefusingModel(ScriptedModel):
         return await super().complete(request)
 
 
-async def test_e13_a_refusal_half_way_keeps_the_record_of_the_calls_that_were_billed() -> None:
-    rollout, state = await play(RefusingModel([LIST]))
+@pytest.mark.parametrize("others", [True, False])
+async def test_e13_a_refusal_half_way_keeps_the_record_of_the_calls_that_were_billed(others: bool) -> None:
+    model = RefusingModel([LIST])
+    model.others = others
+    rollout, state = await play(model)
     assert len(rollout.turns) == 1 and state is None and rollout.stop_reason == "error"
-    assert rollout.error is not None and (rollout.error.kind, rollout.error.blame) == ("refused", "provider")
-    assert "context is too long" in rollout.error.message
+    assert rollout.error is not None and "context is too long" in rollout.error.message
+    assert (rollout.error.kind, rollout.error.outage) == (("refused", False) if others else ("provider", True))
 
 
 async def test_a_refusal_of_the_first_call_is_wrong_input() -> None:
