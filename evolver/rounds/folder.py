@@ -4,7 +4,7 @@ manifest.jsonl   what belongs to the round (evolver.rounds.manifest)
 plan.parquet     every unit, in order
 book.sqlite      leases, costs, looks of the instruments
 attempts/        what workers left that is in no shard yet
-ungraded/        what was played and waits for its judge
+ungraded/        what was played and waits to be graded
 instruments/     what the first looks at endpoint and judge found
 shards/          the rows that are kept
 run.json, blobs/ screenshots and frozen homes, as in a run's folder

@@ -168,7 +168,7 @@ class RolloutWorker:
         try:
             with meter.charged(bench.store, rollout.id):  # what the judge is paid is part of what the unit cost
                 scores = [] if state is None else await grades(bench.graders, task, rollout, state, self._keys)
-        except JudgeSilent:
+        except BaseException:  # also a stop: whatever kept it from being graded, nobody plays it again
             self._ungraded.put(unit.id, Ungraded(rollout=rollout, usd=total((paid, _usd(meter)))))
             raise
         keep_case(bench, unit.id, self._spec.tasks[unit.task], rollout, scores)

@@ -1,4 +1,5 @@
-"""What was played while the judge was silent: whoever is handed the unit next grades it, and nobody pays for it again.
+"""What was played and could not be graded yet, since the judge was silent or the round was stopped: whoever is handed
+the unit next grades it, and nobody pays for it again.
 
 ungraded/<unit>.json    gone once the unit's row is written, when nothing can come of what was played, or with the round
 """

@@ -17,7 +17,7 @@ from evolver.budget import Budget
 from evolver.capsules import Drifted, open_capsule
 from evolver.config import OpenAISpec
 from evolver.controls import NoopModel
-from evolver.errors import JudgeSilent, ProviderFailed, UsageError
+from evolver.errors import BudgetSpent, JudgeSilent, ProviderFailed, UsageError
 from evolver.executors.local import LocalCrew
 from evolver.models.endpoint import limiter_for
 from evolver.protocols import UNKNOWN_USAGE, Lease, Model, Planned, Privileged, Request
@@ -266,7 +266,8 @@ class PaidJudge(Lenient):
 
 
 def test_g36_a_judge_is_paid_once_for_each_attempt_also_for_one_that_is_cut_short(tmp_path: Path) -> None:
-    """Three workers on the same unit, one after the other: each bills what its own attempt cost."""
+    """Three workers on the same unit, one after the other: each bills what its own attempt cost, and the last one only
+    judges what the second one played."""
     bills = []
     for number, hangs in enumerate((False, True, False), 1):
         one = worker(tmp_path)
@@ -275,20 +276,24 @@ def test_g36_a_judge_is_paid_once_for_each_attempt_also_for_one_that_is_cut_shor
         row = rows(made, Lease(number, lease().units[:1], deadline_s=3.0 if hangs else 60.0))[0]
         bills.append((row["reason"], row["calls"], row["nusd"], made._attempts.spent(number).calls))
     nusd = round((1_000 * PRICE.input + 100 * PRICE.output) / 1e6 * 1e9)
-    assert bills == [("", 2, nusd, 2), ("infra", 2, nusd, 2), ("", 2, nusd, 2)]
+    assert bills == [("", 2, nusd, 2), ("infra", 2, nusd, 2), ("", 1, nusd, 1)]
 
 
 class Silent(Lenient):
     """A judge whose endpoint is down."""
 
+    def __init__(self, error: Exception = JudgeSilent("the judge does not answer")) -> None:
+        super().__init__({})
+        self.error = error
+
     async def grade(self, criteria: Sequence[Criterion], task: Task, rollout: Rollout, state: bytes) -> list[Score]:
-        raise JudgeSilent("the judge does not answer")
+        raise self.error
 
 
 def test_g44_what_was_played_while_the_judge_was_silent_is_graded_later_and_paid_once(tmp_path: Path) -> None:
     unit = lease().units[:1]
     first, later = worker(tmp_path), worker(tmp_path, FailingModel(AssertionError("it is played again")))
-    silent = RolloutWorker(first._spec, replace(first.bench, graders=(Silent({}),)), "w-0")
+    silent = RolloutWorker(first._spec, replace(first.bench, graders=(Silent(),)), "w-0")
     down = [rows(silent, Lease(n, unit))[0] for n in (1, 2)]
     assert [(r["reason"], r["again"], r["calls"]) for r in down] == [("infra", "outage", 1), ("infra", "outage", 0)]
     assert down[0]["why"] == "not graded yet: the judge does not answer"
@@ -321,9 +326,21 @@ def played(path: Path, make: Callable[[], RolloutWorker]) -> Round:
     return round_
 
 
+@pytest.mark.parametrize("error", [UsageError("start the judge's endpoint"), BudgetSpent("judge.cost_usd is spent")])
+def test_g36_what_was_played_when_grading_stopped_the_round_is_not_played_again(
+    tmp_path: Path, error: Exception
+) -> None:
+    unit, first = lease().units[:1], worker(tmp_path)
+    stopped = RolloutWorker(first._spec, replace(first.bench, graders=(Silent(error),)), "w-0")
+    with pytest.raises(type(error)):
+        rows(stopped, Lease(1, unit))
+    [row] = rows(worker(tmp_path, FailingModel(AssertionError("it is played again"))), Lease(2, unit))
+    assert (row["verdict"], row["calls"]) == ("accepted", 0)
+
+
 def test_what_was_left_ungraded_goes_with_the_round(tmp_path: Path) -> None:
     one = worker(tmp_path)
-    silent = RolloutWorker(one._spec, replace(one.bench, graders=(Silent({}),)), "w-0")
+    silent = RolloutWorker(one._spec, replace(one.bench, graders=(Silent(),)), "w-0")
     rows(silent, Lease(99, lease().units[:1]))
     assert list((tmp_path / "round" / "ungraded").iterdir())
     played(tmp_path, lambda: worker(tmp_path)).close()
