@@ -214,7 +214,7 @@ def untouched(home: Path, files: Mapping[str, str], closed: bool) -> str:
         if locate(home, path) is None or sha256((home / path).read_bytes()) != digest:
             raise Wrong(f"{path} was changed")
     if closed:
-        shown = [p.relative_to(home) for p in home.rglob("*") if not p.is_dir()]
+        shown = [p.relative_to(home) for p in home.rglob("*") if p.is_symlink() or not p.is_dir()]
         added = [p for p in shown if not p.parts[0].startswith(".") and p.as_posix() not in files]
         if added:
             raise Wrong(f"{added[0].as_posix()[:80]} was added")

@@ -143,6 +143,9 @@ def test_s46_an_infeasible_task_wants_an_untouched_state(tmp_path: Path, package
     (home / "Desktop/b.txt").write_text("b")
     assert value(task, home, tmp_path) == 0.0
     (home / "Desktop/b.txt").unlink()
+    (home / "Desktop/up").symlink_to("..")
+    assert value(task, home, tmp_path) == 0.0
+    (home / "Desktop/up").unlink()
     (home / "Desktop/a.txt").write_text("changed")
     assert value(task, home, tmp_path) == 0.0
 
