@@ -218,8 +218,9 @@ def _freshness() -> None:
         f"process {driver} is working on it" if driver is not None
         else "running or stopped without a word" if ended is None else f"ended: {ended.reason}"
     )  # fmt: skip
-    written = max(moment for _, moment, _ in now) / 1e9
-    said = (f"{run.count() + run.sealed:,} rollouts", state, f"updated {words.ago(time.time() - written)}")
+    written = max((moment for _, moment, _ in now), default=0) / 1e9
+    when = f"updated {words.ago(time.time() - written)}" if now else "its folder is gone"
+    said = (f"{run.count() + run.sealed:,} rollouts", state, when)
     st.caption(" · ".join(said), text_alignment="right")
     if now != run.stamp and st.button("new records · show", icon=":material/refresh:"):
         st.rerun()

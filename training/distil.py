@@ -66,7 +66,7 @@ class Training(BaseModel):
 class Splits(BaseModel):
     """The tasks that a distillation may learn from, and those that nothing may be learned from; it is measured on the
     first `measured` of these (absent: on all), and under other harnesses on the first `crossed[harness id]`. `sealed`
-    is what nothing may be learned about beside: the instructions of test tasks that this run does not play."""
+    are more instructions that nothing may be learned from, of test tasks that are not played here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

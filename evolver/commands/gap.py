@@ -285,7 +285,11 @@ def _is_missing(store: Store, a: str, b: str) -> bool:
     from evolver.students import measures, missing
 
     config = store.config
-    tasks = with_imported(store, "test", own_tasks(config, "test", config.tasks.test))
+    try:
+        tasks = with_imported(store, "test", own_tasks(config, "test", config.tasks.test))
+    except UsageError as error:
+        say(f"shown as it is on record; whether all of it is measured can't be told: {error}")
+        return False
     wanted = [one for looks in measures(config, [(a, b)], tasks) for one in looks]
     return any(missing(store, config.teacher_id, one.orders, tasks, one.pair) for one in wanted)
 

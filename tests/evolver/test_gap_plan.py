@@ -186,7 +186,9 @@ async def test_a_student_of_a_recipe_that_the_other_arm_lacks_is_made_anew(tmp_p
     assert students.asked == [("a", 0), ("b", 0)]
 
 
-def test_a_gap_with_students_still_to_come_is_not_shown_as_measured(tmp_path: Path) -> None:
+def test_a_gap_with_students_still_to_come_is_not_shown_as_measured_where_its_tasks_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = {"distil": {"seeds": [0, 1]}, "tasks": {"test": 2}}
     store = Store.create(tmp_path / "run", parse_config(settings, "test"))
     ids = [task.id for task in own_tasks(store.config, "test", 2)]
@@ -202,6 +204,11 @@ def test_a_gap_with_students_still_to_come_is_not_shown_as_measured(tmp_path: Pa
         student(harness, seed)
         assert _measured(store, "a", "b") == []
     assert [found.student_seeds for found in _measured(store, "a", "b", whole=False)] == [(0, 1)]
+    gone = {"imported": store.config.tasks.imported.model_copy(update={"test": (str(tmp_path / "gone"),)})}
+    elsewhere = Store.open(store.path)
+    elsewhere.config = store.config.model_copy(update={"tasks": store.config.tasks.model_copy(update=gone)})
+    assert [found.student_seeds for found in _measured(elsewhere, "a", "b")] == [(0, 1)]
+    assert "can't be told" in capsys.readouterr().err
     student("b", 1)
     assert [found.student_seeds for found in _measured(store, "a", "b")] == [(0, 1)]
 
