@@ -33,6 +33,11 @@ class Spent:
     def rollouts(self) -> int:
         return len(self.rollout_ids)
 
+    @property
+    def unknown_replies(self) -> tuple[int, int]:
+        """Entries of unknown tokens, and of unknown cost, but for tries without a reply, which no cap waits for."""
+        return max(0, self.unknown_tokens - self.unknown_spoiled), max(0, self.unknown_cost - self.unknown_spoiled)
+
     def add(self, entry: LedgerEntry) -> None:
         self.calls += entry.calls
         if entry.input_tokens is None or entry.output_tokens is None:
@@ -196,7 +201,7 @@ def _hold(prefix: str, spent: Spent, cap: Cap) -> None:
             raise BudgetSpent(
                 f"{prefix}{name} = {limit:,} is spent ({used:,} used): raise it in the config and run it again"
             )
-    if cap.tokens is not None and (unknown := spent.unknown_tokens - spent.unknown_spoiled):
+    if cap.tokens is not None and (unknown := spent.unknown_replies[0]):
         raise UsageError(
             f"{prefix}tokens can't be held: {unknown} ledger entries have unknown token counts; "
             "remove that cap, or use an endpoint that reports usage"

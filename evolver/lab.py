@@ -210,8 +210,10 @@ class Lab:
     async def _answers(self, player: Model | Privileged, role: Role) -> bool:
         """Whether a model that refused an attempt answers something else; that call is charged to `role` too."""
         request, began = neutral_request(), time.monotonic()
-        answer = await answer_to(player, request)
-        self.budget.charge_spoiled(role, player.id, request.spoiled)
+        try:
+            answer = await answer_to(player, request)
+        finally:
+            self.budget.charge_spoiled(role, player.id, request.spoiled)
         if answer is None:
             return False
         self.budget.charge(self.budget.call_entry(role, player.id, answer.usage, time.monotonic() - began))

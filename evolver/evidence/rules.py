@@ -100,9 +100,9 @@ def budget(seen: Material) -> Sheet:
 
 
 def _left(spent: Spent, cap: Cap) -> Iterator[Cell]:
+    tokens, cost = spent.unknown_replies
     takes = (
-        (spent.rollouts, cap.rollouts, 0), (spent.tokens, cap.tokens, spent.unknown_tokens),
-        (spent.cost_usd, cap.cost_usd, spent.unknown_cost),
+        (spent.rollouts, cap.rollouts, 0), (spent.tokens, cap.tokens, tokens), (spent.cost_usd, cap.cost_usd, cost),
     )  # fmt: skip
     for used, limit, unknown in takes:
         yield None if unknown else used

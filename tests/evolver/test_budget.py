@@ -122,6 +122,7 @@ def test_e13_tries_without_a_reply_are_counted_as_unknown_and_no_cap_waits_for_t
     spent = one.spent("author")
     assert (spent.calls, spent.tokens, spent.unknown_tokens, spent.unknown_cost) == (3, 3_000, 1, 1)
     one.check("author")
+    assert spent.unknown_replies == (0, 0)
     assert [entry.rollout_id for entry in store.all(LedgerEntry)] == [None, "r-1"]
     one.charge(ledger("a", input_tokens=None, output_tokens=None))
     with pytest.raises(UsageError, match="1 ledger entries have unknown token counts"):

@@ -301,6 +301,8 @@ def test_the_rule_is_told_with_this_run_s_numbers(tmp_path: Path) -> None:
         rollout_id="r", at=1.0,
     )  # fmt: skip
     made.store.append(entry)
+    unknown: dict[str, object] = dict.fromkeys(("input_tokens", "output_tokens", "cost_usd"))
+    made.store.append(entry.model_copy(update={"id": "s", "spoiled": True, **unknown}))
     found = told(made)
     for words in (
         "4 dev tasks",
