@@ -37,15 +37,13 @@ class Alarm(UsageError):
 
 class Known(Record):
     """All that the watch has learned so far. `long_tokens` is where a unit begins to be long; `firsts` are the tokens
-    of the units that tell. `good_until` is how many units were done when what raised the alarm was last known to be
-    right."""
+    of the units that tell."""
 
     charts: dict[str, Chart] = Field(default_factory=dict)
     asked: dict[str, int] = Field(default_factory=dict)
     firsts: tuple[int, ...] = ()
     long_tokens: int | None = None
     alarm: str | None = None
-    good_until: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ class Watch:
     def _raise(self, name: str, why: str, good: int) -> None:
         if self.known.alarm is None:
             alarm = f"{name} has drifted ({why})"
-            self._learn({"alarm": alarm, "good_until": good})
+            self._learn({"alarm": alarm})
             self._book.suspect(good, alarm, KEY, self.known.model_dump(mode="json"))
 
     def _learn(self, update: Mapping[str, object]) -> None:
