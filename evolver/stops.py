@@ -90,8 +90,7 @@ def _a_rollout(lab: Lab) -> tuple[float | None, float | None]:
 
 
 def _a_judgement(lab: Lab) -> tuple[float | None, float | None]:
-    """Mean tokens and dollars of judging a rollout, without tries that got no reply; None while nothing was judged, or
-    one of them is unknown."""
+    """Mean tokens and dollars of judging a rollout; None while nothing was judged, or what a reply took is unknown."""
     spent = lab.budget.spent("judge")
     if not spent.rollouts or any(spent.unknown_replies):
         return None, None
