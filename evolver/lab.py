@@ -181,7 +181,7 @@ class Lab:
                 retry_of=earlier[-1].id if earlier else None,
                 ttl_s=self.config.sandbox.ttl_s,
                 keys=self.keys,
-                answers=partial(self._answers, player, role),
+                answers=partial(self.answers, player, role),
             )
             rollout, card = await self.play(job, role)
             earlier.append(rollout)
@@ -207,8 +207,9 @@ class Lab:
         self._charge(rollout, role)
         return rollout, state
 
-    async def _answers(self, player: Model | Privileged, role: Role) -> bool:
-        """Whether a model that refused an attempt answers something else; that call is charged to `role` too."""
+    async def answers(self, player: Model | Privileged, role: Role) -> bool:
+        """Whether a model that refuses an attempt, or leaves it, answers something else; that call is charged to `role`
+        too."""
         request, began = neutral_request(), time.monotonic()
         try:
             answer = await answer_to(player, request)

@@ -44,7 +44,7 @@ from evolver.spread import Counts, Spread, spread, uneven
 SMOKE_TASKS = 2
 BROKEN_SHARE = 0.8  # so large a share of failed tool calls, or of blank replies, is no agent's doing
 FEWEST_SEEN = 20  # tool calls, or replies, before that is judged
-PATIENCE = 3  # starts at which nobody answers an attempt, before that is the harness's own failure like others
+PATIENCE = 3  # starts at which nobody answers an attempt, before that can be the harness's own failure like others
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ async def unbuildable(lab: Lab, harness_id: str) -> str | None:
 async def smoke(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> str | None:
     """What keeps a harness from running at all, found in its first attempts; None when it runs.
 
-    Raises NotReady when it is the model that does not answer, which for `PATIENCE` starts is no harness's fault.
+    Raises NotReady when it is the model that does not answer, and not the harness that gets no answers.
     """
     first = [Attempt(harness_id, task, "race", 0) for task in tasks[:SMOKE_TASKS]]
     cards = await lab.score(first, label=f"smoke {harness_id[:12]}")
     errors = [card.error for card in cards if card.error is not None]
     if all(card.success is None for card in cards):
-        if silent := _silent(lab, cards):
+        if silent := await _silent(lab, cards):
             raise NotReady(f"the model {lab.model.id} does not answer: {silent[0].message}; mend it and run it again")
         said = f": {errors[0].kind}: {errors[0].message}" if errors else ""
         return f"smoke test: no verdict in {len(cards)} attempts{said}"
@@ -174,7 +174,7 @@ async def _raced(lab: Lab, candidate: Candidate, population: Population, dev: Se
             len(dev),
             step.attempts,
         )
-        _require_answers(lab, arms, asked)
+        await _require_answers(lab, arms, asked)
         look, found = race_look(arms, plan, index, rules, seed)
         looks.append(look.model_copy(update={"spread": uneven(made.candidate), "pool_spread": uneven(made.pool)}))
         if look.verdict != "continue":
@@ -270,14 +270,14 @@ async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers
     cards = await lab.score(wanted, label=f"fresh attempts of {pair[0][:12]} and {pair[1][:12]} on select")
     ours, theirs = ([card for card in cards if card.key.harness_id == harness_id] for harness_id in pair)
     arms = Arms(ours, theirs, len(tasks), len(numbers))
-    _require_answers(lab, arms, cards)
+    await _require_answers(lab, arms, cards)
     return arms
 
 
-def _require_answers(lab: Lab, arms: Arms, asked: Sequence[Scorecard]) -> None:
+async def _require_answers(lab: Lab, arms: Arms, asked: Sequence[Scorecard]) -> None:
     """Raises NotReady where the arms have too little scored to conclude anything and some of what was `asked` got no
     answer: the next start asks again."""
-    silent, rules = _silent(lab, asked), lab.config.race
+    silent, rules = await _silent(lab, asked), lab.config.race
     if silent and not compare(arms, rules, rules.alpha, lab.config.seed).covered:
         raise NotReady(
             f"{len(silent)} of {len(asked)} attempts got no answer from {lab.model.id}, too many to decide "
@@ -285,12 +285,12 @@ def _require_answers(lab: Lab, arms: Arms, asked: Sequence[Scorecard]) -> None:
         )
 
 
-def _silent(lab: Lab, asked: Sequence[Scorecard]) -> list[Failure]:
-    """Why attempts got no answer; nothing as soon as some got none at `PATIENCE` starts. A refusal is an answer."""
+async def _silent(lab: Lab, asked: Sequence[Scorecard]) -> list[Failure]:
+    """Why attempts got no answer (a refusal is one); nothing when some got none at `PATIENCE` starts, and the endpoint
+    answers something else."""
     silent = [(card.key, card.error) for card in asked if card.error is not None and card.error.outage]
-    if any(lab.unanswered(key) >= PATIENCE * TRIES for key, _ in silent):
-        return []
-    return [error for _, error in silent]
+    waited = any(lab.unanswered(key) >= PATIENCE * TRIES for key, _ in silent)
+    return [] if waited and await lab.answers(lab.model, "teacher") else [error for _, error in silent]
 
 
 def _trip(fresh: Sequence[Rollout]) -> None:

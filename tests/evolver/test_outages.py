@@ -145,17 +145,23 @@ async def test_a_harness_that_alone_gets_no_answers_is_decided_in_the_end(tmp_pa
     assert decision.verdict == "inconclusive" and "scored in both arms" in decision.reasons[-1]
 
 
-async def test_a_harness_that_gets_no_answer_at_all_is_rejected_in_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_harness_that_gets_no_answer_at_all_is_rejected_in_the_end_where_others_get_one(
+    alone: bool, tmp_path: Path
+) -> None:
     people = (changed(tmp_path / "slow", prompt__system="ponder"),)
-    down = ProviderFailed("timeout")
+
+    def times_out(request: Request, answered: int) -> Exception | None:
+        silent = "ponder" in str(request.messages) or (not alone and not request.tools)
+        return ProviderFailed("timeout") if silent else None
+
     ends = []
     for _ in range(PATIENCE):
-        model = Faulty(lambda request, answered: down if "ponder" in str(request.messages) else None)
-        lab = coin_lab(tmp_path / "run", config(authors=people), model)
+        lab = coin_lab(tmp_path / "run", config(authors=people), Faulty(times_out))
         ends.append((await run(lab, tasks=numbered, distil=Students(lab))).reason)
-    assert ends == [Stop.ERROR] * (PATIENCE - 1) + [Stop.AUTHORS_DONE]
-    [decision] = lab.store.all(Decision)
-    assert decision.verdict == "reject" and "smoke test: no verdict" in decision.reasons[0]
+    assert ends == [Stop.ERROR] * (PATIENCE - 1) + [Stop.AUTHORS_DONE if alone else Stop.ERROR]
+    verdicts = [(d.verdict, d.reasons[0][:25]) for d in lab.store.all(Decision)]
+    assert verdicts == ([("reject", "smoke test: no verdict in")] if alone else [])
 
 
 async def test_a_final_comparison_does_not_wait_for_an_endpoint_that_refuses(tmp_path: Path) -> None:
