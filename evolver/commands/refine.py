@@ -43,13 +43,14 @@ def refine(
     from devset.forge.lanes import Lanes
     from devset.forge.sets import SETTINGS, SetError, read_rows, skills_of
     from devset.forge.settings import SettingsError, read_settings, settings_text
+    from devset.forge.skills import SkillError
     from evolver.disk import on_disk
     from evolver.weakness import next_settings, uniform_settings, weakness
 
     try:
         before = read_settings(folder / SETTINGS)
         rows, families = read_rows(folder), skills_of(before)
-    except (SetError, SettingsError) as error:
+    except (SetError, SettingsError, SkillError) as error:
         raise UsageError(str(error)) from error
     cards = _cards(runs)
     played = _skills_of_tasks([card.key.task_id for card in cards], families) | {row.id: row.skills for row in rows}

@@ -169,3 +169,8 @@ def test_commands_read_runs_and_leave_the_next_rounds_settings(
     assert code == 0 and "go on" in err and "12" in said
     code, _, err = called(capsys, "forge", "gain", str(run), "--before", STUDENT, "--after", STUDENT)
     assert code == 1 and "stop" in err
+    (forged / "broken" / "odd").mkdir(parents=True)
+    (forged / "broken" / "odd" / "skill.toml").write_text("name =")
+    (forged / "settings.toml").write_text('skills = ["broken"]')
+    code, _, err = called(capsys, *words)
+    assert code == 2 and "broken/odd: can't be read" in err
