@@ -243,8 +243,9 @@ def _kept(spec: SkillSpec, folder: Path) -> SkillSpec:
     """The skill as it is read back from below `folder`, where it takes the place of an earlier version: the gate runs
     what will be in use. Raises SkillError."""
     shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
     write_skill(spec, folder / spec.name)
-    sync(path for path in (folder, *folder.rglob("*")))
+    sync((folder, *folder.rglob("*")))
     return read_skill(folder / spec.name)
 
 
