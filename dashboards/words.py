@@ -7,7 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from evolver import phrasing
-from evolver.phrasing import UNKNOWN, or_why, seconds, share, short
+from evolver.phrasing import UNKNOWN, or_why, p_value, seconds, share, short
 from evolver.records import Interval
 
 __all__ = ["ago", "counted", "moment", "p_value", "percent", "points", "seconds", "share", "short", "tokens", "usd"]
@@ -41,10 +41,6 @@ def ago(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"
     return f"{max(0.0, seconds):.0f} s ago"
-
-
-def p_value(value: float) -> str:
-    return f"p = {value:.4f}" if value >= 0.0001 else "p < 0.0001"
 
 
 def moment(at: float | None, zone: str | None) -> str:

@@ -16,6 +16,7 @@ from evolver.compare import SAVING_SHARE, Arms, Comparison, compare, detectable_
 from evolver.config import RaceConfig
 from evolver.guards import Facts, guard, said
 from evolver.intervals import DIFFERENCE, Tail, bound, look_levels
+from evolver.phrasing import p_value
 from evolver.population import mean_success
 from evolver.records import Candidate, Decision, GuardResult, Interval, Look, Route
 
@@ -324,7 +325,7 @@ def _words(found: Comparison) -> str:
         return f"no common scored attempt on {found.n_tasks} tasks"
     rubric = found.rubric_lead
     span = "" if effect.low is None else f" [{100 * effect.low:+.1f}, {100 * (effect.high or 0):+.1f}]"
-    text = f"success {100 * effect.point:+.1f} pp{span}, p = {found.p_better:.4f}"
+    text = f"success {100 * effect.point:+.1f} pp{span}, {p_value(found.p_better)}"
     if rubric is not None and rubric - effect.point > SUSPICIOUS_RUBRIC_LEAD:
         text += f", but rubric {100 * rubric:+.1f} pp: partial credit without success, look at the checks"
     if found.saving.point is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evolver.crossed import holm
 from evolver.learnable import FEWEST_ARMS, Learned, Prediction, learned, predictions
-from evolver.phrasing import UNKNOWN, percent, pp, ratio
+from evolver.phrasing import UNKNOWN, p_value, percent, pp, ratio
 from evolver.records import Crossing, Effect, Equal, Gap
 from evolver.store import Store
 from evolver.tables import Table
@@ -106,10 +106,9 @@ def _tests(gap: Gap) -> str:
     if gap.student_p is None:
         return ""
     look = "" if gap.look is None else f" at look {gap.look + 1}"
-    said = (
-        f" Student gap: p = {gap.student_p:.4f}, {'found' if gap.found else 'not found'}{look} (level {gap.level:.3g})."
-    )
-    each = ", ".join(f"{test.only_b}:{test.only_a} p = {test.p:.3f}" for test in gap.mcnemar)
+    found = "found" if gap.found else "not found"
+    said = f" Student gap: {p_value(gap.student_p)}, {found}{look} (level {gap.level:.3g})."
+    each = ", ".join(f"{test.only_b}:{test.only_a} {p_value(test.p)}" for test in gap.mcnemar)
     return f"{said} McNemar per seed, blind to training noise (only B solves : only A): {each}." if each else said
 
 
@@ -145,7 +144,7 @@ def _crossing_table(one: Crossing, names: dict[str, str]) -> Table:
 
 
 def _effect(effect: Effect) -> str:
-    return pp(effect.size) + (", one seed: no test" if effect.p is None else f", p = {effect.p:.4f}")
+    return pp(effect.size) + (", one seed: no test" if effect.p is None else f", {p_value(effect.p)}")
 
 
 def learnability_tables(arms: Sequence[Learned], names: dict[str, str]) -> list[Table]:

@@ -15,6 +15,7 @@ from evolver.compare import MIN_BOTH_SOLVE, Arms
 from evolver.config import RaceConfig
 from evolver.errors import UsageError
 from evolver.intervals import DIFFERENCE, Tail, bound, mean_interval, nothing, pooled_p, t_bound
+from evolver.phrasing import p_value
 from evolver.population import by_task, final_cards, tally
 from evolver.records import GuardResult, Interval, Scorecard
 
@@ -175,7 +176,7 @@ def _apps(
         p = pooled_p(tallies)
         words = (
             f"success falls by {100 * interval.point:.1f} pp{_span(interval)} on {len(falls)} tasks, "
-            f"p = {p:.4f} (at most {100 * limit:g} pp may be lost, level {error / judged:.3g})"
+            f"{p_value(p)} (at most {100 * limit:g} pp may be lost, level {error / judged:.3g})"
         )
         beyond = interval.point > limit and p <= error / judged
         found.append(_Seen(interval, beyond, words, p, app))
@@ -225,7 +226,7 @@ def _lost(facts: Facts, limit: float, error: float) -> _Seen:
     point = ours / tries - theirs / others
     interval = Interval(point=point, low=None, high=None, n=tries, method="difference of shares; Fisher's exact test")
     words = (
-        f"{ours} of {tries} tries lost on our side against {theirs} of {others}, p = {p:.4f} "
+        f"{ours} of {tries} tries lost on our side against {theirs} of {others}, {p_value(p)} "
         f"(at most {100 * limit:g} pp more, level {error:g})"
     )
     return _Seen(interval, point > limit and p <= error, words, p)

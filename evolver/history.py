@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from evolver.compare import Comparison
 from evolver.evidence.material import gather
-from evolver.phrasing import count, dollars, percent, pp
+from evolver.phrasing import count, dollars, p_value, percent, pp
 from evolver.population import Population, population_of, standing
 from evolver.records import Candidate, Decision, Interval, Rollout, Scorecard, Stage
 from evolver.report import effect_of
@@ -147,7 +147,7 @@ class Between:
             saved = percent(found.saving) if found.saving.point is not None else f"not compared ({found.saving.method})"
             yield (
                 f"effect: {pp(found.effect)} of success on dev, {found.tasks} of {found.n_tasks} tasks, "
-                f"{found.attempts} paired attempts, {_p(found.p_better)} (one-sided); tokens saved {saved}"
+                f"{found.attempts} paired attempts, {p_value(found.p_better)} (one-sided); tokens saved {saved}"
                 + ("" if found.covered else "; too few are scored in both to conclude anything")
             )
             yield f"tasks: {self.flips['more']} solved more often, {self.flips['less']} less often"
@@ -165,10 +165,6 @@ class Between:
             "tokens_saved": _as_json(found.saving), "more": self.flips["more"],
             "less": self.flips["less"], "select": select,
         }  # fmt: skip
-
-
-def _p(value: float) -> str:
-    return f"p = {value:.4f}" if value >= 0.0001 else "p < 0.0001"
 
 
 def effect_between(store: Store, a: Harness, b: Harness) -> Between:

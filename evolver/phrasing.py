@@ -36,6 +36,11 @@ def tokens(interval: Interval) -> str:
     return _said(interval, "{:,.0f}", 1, "")
 
 
+def p_value(p: float) -> str:
+    """As in `p = 0.0312`; what four places would round to nothing is `p < 0.0001`."""
+    return f"p = {p:.4f}" if p >= 0.0001 else "p < 0.0001"
+
+
 def usd(interval: Interval) -> str:
     """Dollars with their interval, as in `$0.0123 [$0.0110, $0.0139]`."""
     small = interval.point is not None and 0 < interval.point < 1

@@ -23,6 +23,7 @@ from evolver.intervals import DIFFERENCE, mean_interval, nothing, pooled_p
 from evolver.lab import Attempt, Lab
 from evolver.models.demonstrator import Demonstrator
 from evolver.neutral import neutral_edit
+from evolver.phrasing import p_value
 from evolver.population import by_task, final_cards, tally
 from evolver.protocols import Model, Privileged
 from evolver.race import dev_cards, interleaved
@@ -177,7 +178,8 @@ def _tallies(cards: Sequence[Scorecard]) -> Mapping[str, tuple[int, int]]:
 
 def _keep(lab: Lab, check: Check, outcome: Outcome, effect: Interval, p: float | None, reason: str = "") -> None:
     if lab.store.get(SelfCheck, f"check-{check}") is None:
-        said = reason or f"{100 * (effect.point or 0):+.1f} pp on {effect.n} tasks, p = {p:.4f}"
+        tested = "" if p is None else f", {p_value(p)}"
+        said = reason or f"{100 * (effect.point or 0):+.1f} pp on {effect.n} tasks{tested}"
         lab.record(
             SelfCheck(
                 id=f"check-{check}", check=check, outcome=outcome, effect=effect, p_value=p, reason=said, at=time.time()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import websockets
 
+from dashboards.frames import click_points, seen_by
 from dashboards.queries import open_run
 from tests.dashboards.chromium import AT_REST, Tab, browser
 from tests.dashboards.server import dashboard
@@ -35,13 +36,20 @@ SETTLE_S = 1.2  # Plotly draws, fonts load
 
 
 def address(run: Path, page: str) -> str:
-    """The page's address (the first one has none); of a replay that of the longest attempt that solved its task, one
-    that clicked if there is any."""
+    """The page's address (the first one has none); of a replay that of the longest attempt that solved its task, at its
+    last click on a screenshot if it is one that clicks."""
     if page != "replay":
         return "" if page == "overview" else page
-    solved = open_run(run).page(1, {"outcome": "solved"}, 200) or open_run(run).page(1)
-    solved.sort(key=lambda row: (row.channel in ("gui", "both"), row.turns or 0))
-    return f"replay?r={solved[-1].id}&step=2" if solved else page
+    found = open_run(run)
+    solved = found.page(1, {"outcome": "solved"}, 200) or found.page(1)
+    solved.sort(key=lambda row: (row.channel in ("gui", "both"), row.turns or 0), reverse=True)
+    for row in solved:
+        rollout = found.rollout(row.id)
+        for step in reversed(range(len(rollout.turns) if rollout else 0)):
+            image = seen_by(rollout, step)
+            if image is not None and click_points(rollout.turns[step].completion.calls, (image.width, image.height)):
+                return f"replay?r={row.id}&step={step + 1}"
+    return f"replay?r={solved[0].id}" if solved else page
 
 
 async def look(tab: Tab, *, width: int, height: int, dark: bool) -> None:
