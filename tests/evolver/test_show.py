@@ -61,11 +61,13 @@ async def test_s54_training_rebuilds_the_very_messages_that_were_sent(tmp_path: 
 
 
 async def test_a_request_that_was_refused_is_kept_too(tmp_path: Path) -> None:
-    with serving(bash("ls"), Reply(status=400, body={"error": {"message": "too long"}})) as endpoint:
+    """The question after it, whether the endpoint answers others, is no request of the attempt."""
+    refused = Reply(status=400, body={"error": {"message": "too long"}})
+    with serving(bash("ls"), refused, chat({"content": "391"})) as endpoint:
         store, rollout = await played(tmp_path, endpoint.url)
     assert rollout.error is not None and len(rollout.turns) == 1
-    assert [bytes_of(b, store.blob) for b in bodies(store.blob(rollout.requests_sha256 or ""))] == endpoint.raw
-    assert len(endpoint.raw) == 2
+    assert [bytes_of(b, store.blob) for b in bodies(store.blob(rollout.requests_sha256 or ""))] == endpoint.raw[:2]
+    assert len(endpoint.raw) == 3
 
 
 @pytest.mark.parametrize("protocol", ["native_tools", "xml"])
