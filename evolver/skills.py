@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-STEP = 0.4  # logits; standard deviation of what an edit does to its parent's skill, before anything is seen
+STEP = 0.4  # logits; scale of what an edit does to its parent's skill, before anything is seen
+TAIL = 3.0  # degrees of freedom of the same: most edits move it a little, some break everything
 TASKS = 3.0  # likewise of how hard tasks are: says little
-PINNED = 1e-3  # variance of the first harness: skills are relative to its
 ROUNDS, FARTHEST, NEAR = 60, (1.0, 2.0), 1e-6  # of Newton's method; longest step of a skill and of a difficulty
 
 Array = NDArray[np.float64]
@@ -36,16 +36,18 @@ class Skills:
 
 
 def skills(solved: Array, tried: Array, parents: Sequence[int | None]) -> Skills:
-    """Skills from attempts solved and scored, each of shape (harnesses, tasks); the first harness stands at 0.
+    """Skills from attempts solved and scored, each of shape (harnesses, tasks). What they say is how far apart harnesses
+    are: where 0 lies is hardly known.
 
-    The Rasch model (Rasch 1960): logit P(solved) = skill - difficulty, with skill ~ N(the parent's, `STEP`^2), around 0
-    for a harness without one. `parents` holds positions of earlier rows. The mode is found by Newton's method, and the
-    precision is the curvature there with difficulties marginalised (Laplace).
+    The Rasch model (Rasch 1960): logit P(solved) = skill - difficulty. A skill is away from its parent's, or from 0 for
+    a harness without one, by `STEP` times a Student t of `TAIL` degrees of freedom, taken as a normal law of the
+    variance that the distance suggests (Lange et al. 1989, JASA 84). `parents` holds positions of earlier rows. The
+    mode is found by Newton's method, and the precision is the curvature there with difficulties marginalised (Laplace).
     """
-    prior = _prior(parents)
     difficulty = -logit((solved.sum(axis=0) + 0.5) / (tried.sum(axis=0) + 1.0))
     centre, skill = difficulty.mean(), np.zeros(len(solved))
     for _ in range(ROUNDS):
+        prior = _prior(parents, skill)
         chance = expit(skill[:, None] - difficulty[None, :])
         weight, left = tried * chance * (1 - chance), solved - tried * chance
         held = weight.sum(axis=0) + TASKS**-2
@@ -62,11 +64,12 @@ def skills(solved: Array, tried: Array, parents: Sequence[int | None]) -> Skills
     return Skills(skill, curve)
 
 
-def _prior(parents: Sequence[int | None]) -> Array:
-    """The precision of skills before anything is seen: a random walk from parent to child."""
+def _prior(parents: Sequence[int | None], skill: Array) -> Array:
+    """The precision of skills before anything is seen, where they lie: a random walk from parent to child."""
     found = np.zeros((len(parents), len(parents)))
     for child, parent in enumerate(parents):
-        precision = 1 / PINNED if child == 0 else STEP**-2
+        step = skill[child] - (0.0 if parent is None else skill[parent])
+        precision = (TAIL + 1) / (TAIL * STEP**2 + step**2)
         found[child, child] += precision
         if parent is not None:
             found[parent, parent] += precision
