@@ -36,8 +36,8 @@ class Skills:
 
 
 def skills(solved: Array, tried: Array, parents: Sequence[int | None]) -> Skills:
-    """Skills from attempts solved and scored, each of shape (harnesses, tasks). What they say is how far apart harnesses
-    are: where 0 lies is hardly known.
+    """Skills from attempts solved and scored, each of shape (harnesses, tasks). What they say is how far harnesses are
+    apart: where 0 lies is hardly known.
 
     The Rasch model (Rasch 1960): logit P(solved) = skill - difficulty. A skill is away from its parent's, or from 0 for
     a harness without one, by `STEP` times a Student t of `TAIL` degrees of freedom, taken as a normal law of the

@@ -54,7 +54,9 @@ async def test_s56_a_key_that_the_model_and_a_tool_say_is_in_no_record_request_o
 
 async def test_s56_a_key_that_an_endpoint_echoes_is_in_no_error(tmp_path: Path) -> None:
     echo = Reply(status=400, body={"error": {"message": f"bad request by {KEY}"}})
-    with serving(chat(calls(("bash", '{"command": "ls"}')), finish="tool_calls"), echo, chat({"content": "391"})) as endpoint:
+    with serving(
+        chat(calls(("bash", '{"command": "ls"}')), finish="tool_calls"), echo, chat({"content": "391"})
+    ) as endpoint:
         _, rollout = await played(tmp_path, endpoint.url)
     assert rollout.error is not None and f"by {MASK}" in rollout.error.message
     with serving(Reply(status=401, body={"detail": f"who is {KEY}?"})) as endpoint:  # noqa: SIM117
