@@ -85,7 +85,7 @@ def command(port: int) -> list[str]:
     if importlib.util.find_spec("streamlit") is None:
         raise NotReady("the dashboard needs Streamlit: pip install -e '.[dashboard]'")
     script = str(Path(__file__).parent / "entry" / "dashboard.py")
-    return [sys.executable, "-m", "dashboards.serve", "run", script, f"--server.port={port}", *FLAGS]
+    return [sys.executable, "-P", "-m", "dashboards.serve", "run", script, f"--server.port={port}", *FLAGS]
 
 
 def environment(runs: Path, read_only: bool = False) -> dict[str, str]:

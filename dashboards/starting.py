@@ -41,7 +41,7 @@ def start(words: tuple[str, ...], log: Path) -> bool:
         said.write(f"$ evolver {shlex.join(words)}\n".encode())
         said.flush()
         _children()[log] = subprocess.Popen(
-            (sys.executable, "-m", "evolver", *words),
+            (sys.executable, "-P", "-m", "evolver", *words),
             stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
         )  # fmt: skip
     return True

@@ -75,10 +75,11 @@ async def distil_in_child(run_dir: Path, order: Order) -> int:
 
 
 async def run_python(*arguments: str) -> int:
-    """Runs Python in a child that dies with this process, however this process dies; returns its exit code."""
+    """Runs Python in a child that dies with this process, however this process dies; returns its exit code. The child
+    imports nothing from the folder that this one was started in (`-P`)."""
     libc = ctypes.CDLL(None)
     child = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        sys.executable, "-P", *arguments, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     )
     try:
         return await child.wait()

@@ -135,7 +135,7 @@ def export(
     from harnesses.library import Library
     from training.exports import conversations_of, write
     from training.exports.formats import write_provenance, write_tokens
-    from training.filter import FilterLedger, counted
+    from training.filter import FilterLedger, as_words, counted
 
     store, library = Store.open(run), Library(run / "library")
     harness_id = resolved(library, harness)
@@ -144,7 +144,10 @@ def export(
     notes = annotated(found, store.all(Annotation))
     scored = notes.scored
     if not scored:
-        raise UsageError(f"{run} has no train rollout under {harness}; in a run `evolver distil` makes them")
+        raise UsageError(
+            f"{run} has no train rollout under {harness}; in a run `evolver distil` makes them, a round has them once "
+            "a shard is complete (`evolver round show`)"
+        )
     played = library.get(harness_id)
     library.close()
     if format == "tokens":
@@ -163,7 +166,7 @@ def export(
         left_out = counted(tuple(ledger.entries))
     if notes.by:
         files.append(write_provenance(notes.by, out))
-    say(f"{count} rows of {len(scored)} rollouts (left out: {left_out or 'nothing'}): {', '.join(map(str, files))}")
+    say(f"{count} rows of {len(scored)} rollouts (left out: {as_words(left_out)}): {', '.join(map(str, files))}")
 
 
 def sealed_instructions(config: RunConfig) -> frozenset[str]:

@@ -30,7 +30,7 @@ from evolver.records import Distillation, Rollout, Scorecard
 from evolver.rounds.reader import is_round, taught_in
 from training.checkpoints import base_checkpoint, require_positions
 from training.cost import shape_of, training_flop
-from training.filter import as_lines
+from training.filter import as_lines, as_words
 from training.learnability import take_down
 from training.pack import Packing
 from training.recipe import Recipe
@@ -92,7 +92,8 @@ async def distil(lab: Lab, harness_id: str, splits: Splits, recipe: Recipe, seed
     marked = [replace(row, annotated=notes.turns_of(row.rollout_id, row.turns)) for row in rows.rows]
     rows = replace(rows, rows=tuple(marked))
     if not rows.rows:
-        raise UsageError(f"no row to train on under {harness_id[:12]}: of {len(scored)} rollouts, {rows.dropped}")
+        left_out = as_words(rows.dropped)
+        raise UsageError(f"no row to train on under {harness_id[:12]}: {len(scored)} rollouts, left out: {left_out}")
     student_id = _student_id(recipe, seed, rows)
     checkpoint = lab.store.path / STUDENTS / student_id
     trained = await _trained(checkpoint, rows, Stage(rows.rows, recipe, seed, base, lab.store.blob), say)
@@ -177,7 +178,7 @@ async def _trained(checkpoint: Path, rows: Rows, stage: Stage, say: Say) -> Trai
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     say(
         f"training: {rows.rollouts} rollouts, {len(rows.rows)} rows, {rows.tokens:,} tokens ({rows.trained_tokens:,} "
-        f"learned) x {stage.recipe.epochs} epochs; left out: {rows.dropped or 'nothing'}"
+        f"learned) x {stage.recipe.epochs} epochs; left out: {as_words(rows.dropped)}"
     )
     try:
         done = train(stage, checkpoint, say)

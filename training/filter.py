@@ -64,6 +64,11 @@ def counted(entries: tuple[LeftOut, ...]) -> dict[str, int]:
     return dict(sorted(Counter(entry.reason for entry in entries).items()))
 
 
+def as_words(counts: Mapping[str, int]) -> str:
+    """As in `4 failed, 2 duplicate`."""
+    return ", ".join(f"{n} {reason}" for reason, n in counts.items()) or "nothing"
+
+
 def as_lines(entries: tuple[LeftOut, ...]) -> str:
     """One JSON object a line."""
     return "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries)

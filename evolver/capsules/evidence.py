@@ -162,7 +162,7 @@ class Outcome:
 
 
 def outcome(cards: Sequence[Scorecard], n_tasks: int, expected: Interval, seed: int) -> Outcome:
-    """Fresh attempts against what was expected of them."""
+    """Fresh attempts against what was expected of them. To do better is no fault: the confirmation was unlucky then."""
     done = _scored(cards)
     means = per_task(done, success_value)
     success = success_interval(list(means.values()), seed)
@@ -170,11 +170,11 @@ def outcome(cards: Sequence[Scorecard], n_tasks: int, expected: Interval, seed: 
     faults = []
     if not covered:
         faults.append(f"only {len(done)} of {len(cards)} attempts, on {len(means)} of {n_tasks} tasks, were scored")
-    if expected.low is None or expected.high is None or expected.point is None:
+    if expected.low is None or expected.point is None:
         faults.append(f"nothing states what to expect ({expected.method})")
-    elif success.point is not None and not expected.low <= success.point <= expected.high:
+    elif success.point is not None and success.point < expected.low:
         faults.append(
             f"success {share(success.point)}, where {share(expected.point)} in the confirmation lets "
-            f"{share(expected.low)} to {share(expected.high)} be expected"
+            f"{share(expected.low)} at least be expected"
         )
     return Outcome(success, len(cards) - len(done), covered, tuple(faults))

@@ -39,7 +39,7 @@ def freeze(
     """Freezes a promoted harness as a capsule: everything a generation round depends on, pinned in one directory.
 
     It is played from its own bytes on the tasks of its confirmation, and released (with an annotated tag in the run's
-    library) when its success is as that lets expect; else it is refused, and the exit code is 1. The same command goes
+    library) when its success is no lower than that lets expect; else it is refused, and the exit code is 1. The same command goes
     on after a stop, and shows the first verdict ever after.
 
     \b
@@ -68,7 +68,7 @@ def freeze(
 
 
 def _tell(store: Store, made: CapsuleOfRun, as_json: bool) -> None:
-    from evolver.freeze import place_of
+    from evolver.freeze import capsules_of, place_of
 
     release = made.release
     if release is None:
@@ -79,8 +79,16 @@ def _tell(store: Store, made: CapsuleOfRun, as_json: bool) -> None:
     if release.verdict == "refused":
         for reason in release.reasons:
             say(f"  {reason}")
+        say("refused for good under this name; another --name plays fresh attempts, and its output counts this one")
         raise typer.Exit(1)
     say(f"capsule {release.capsule_id[:12]} in {place_of(store, made.freeze)}, tag {release.tag}")
+    before = [
+        m.freeze.name
+        for m in capsules_of(store)
+        if m.release is not None and m.release.verdict == "refused" and m.freeze.harness_id == release.harness_id
+    ]
+    if before:
+        say(f"  refused before, of the same harness: {', '.join(before)}: the more names, the less one release says")
 
 
 async def _frozen(lab: Lab, wanted: Wanted) -> int:

@@ -27,7 +27,7 @@ from evolver.models.endpoint import asked_delay_s, delay_s, limiter_for
 from evolver.models.wire import completion_from, spoiled_usage
 from evolver.protocols import UNKNOWN_USAGE, Request
 from evolver.records import Completion, Usage
-from evolver.redact import redacted
+from evolver.redact import keys_in, redacted
 from evolver.tokens import image_rule_for
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class OpenAIModel:
         raise UsageError(f"{self.declared}: HTTP {status}: {said}; {todo}") from None
 
     def _safe(self, text: str) -> str:
-        return " ".join(redacted(text, [self._key] if self._key else []).split())[:400]
+        return " ".join(redacted(text, keys_in([self._spec.api_key_env])).split())[:400]
 
 
 def _png(request: Request, frame_id: str) -> bytes:

@@ -291,6 +291,13 @@ def test_what_is_unchanged_is_released_and_what_lost_a_third_is_not() -> None:
     assert same >= 54 and lost <= 6, (same, lost)
 
 
+def test_to_do_better_than_the_confirmation_is_no_fault() -> None:
+    stated = Interval(point=0.8, low=0.5, high=0.95, n=20, method="m")
+    all_solved = [a_card("h", t, True, purpose="capsule") for t in range(20)]
+    assert not outcome(all_solved, 20, stated, 0).faults
+    assert outcome([a_card("h", t, t < 9, purpose="capsule") for t in range(20)], 20, stated, 0).faults
+
+
 def test_one_task_states_nothing_to_expect() -> None:
     single = success_interval([0.5])
     assert expected_success(single, 2, 2).low is None

@@ -188,6 +188,6 @@ def test_the_command_leaves_out_what_a_test_task_asks_for(
         run.append(card(of))
     (tmp_path / "tiny.yaml").write_text(recipe.model_dump_json())
     export(run.path, "beta1", format, tmp_path / "out", recipe=str(tmp_path / "tiny.yaml"))
-    assert "of 2 rollouts (left out: {'leak': 1})" in capsys.readouterr().err
+    assert "of 2 rollouts (left out: 1 leak)" in capsys.readouterr().err
     (path,) = (tmp_path / "out").glob("*.parquet")
     assert len(pq.read_table(path)) == {"verl": 3, "tokens": 1}[format]
