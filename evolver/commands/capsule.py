@@ -39,8 +39,8 @@ def freeze(
     """Freezes a promoted harness as a capsule: everything a generation round depends on, pinned in one directory.
 
     It is played from its own bytes on the tasks of its confirmation, and released (with an annotated tag in the run's
-    library) when its success is no lower than that lets expect; else it is refused, and the exit code is 1. The same command goes
-    on after a stop, and shows the first verdict ever after.
+    library) when its success is no lower than that lets expect; else it is refused, and the exit code is 1. The same
+    command goes on after a stop, and shows the first verdict ever after.
 
     \b
     Examples:

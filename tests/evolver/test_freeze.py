@@ -109,7 +109,10 @@ async def test_a_success_that_does_not_come_out_is_refused_and_says_why(
     with pytest.raises(UsageError, match="never released"):
         open_capsule(tmp_path / "run/capsules/.b-1.unreleased")
     code, out, err = called(capsys, "freeze", str(tmp_path / "run"), "beta1", "--name", "b-1", "--json")
-    assert code == 1 and json.loads(out)["verdict"] == "refused" and why in err
+    assert code == 1 and json.loads(out)["verdict"] == "refused" and why in err and "another --name" in err
+    assert (await frozen(lab_of(tmp_path / "run"), Wanted("beta1", "b-2"))).verdict == "released"
+    code, _, err = called(capsys, "freeze", str(tmp_path / "run"), "beta1", "--name", "b-2")
+    assert code == 0 and "refused before, of the same harness: b-1" in err
 
 
 async def test_attempts_that_got_no_answer_refuse_nothing(tmp_path: Path) -> None:
