@@ -128,16 +128,16 @@ class Store:
     def create(cls, path: Path, config: RunConfig) -> Store:
         """A new run directory, or the existing one if it was made with the same config (resume = the same command).
 
-        Settings that change no result (caps, prices, workers) may differ and are taken over, and a teacher that the
-        newest stage names; a run without a record takes any.
+        Settings that change no result (caps, prices, workers) may differ and are taken over, a teacher that the newest
+        stage names, and any teacher until something was played; a run without a record takes any setting.
         Raises `UsageError` for a directory of another config or version, or one that holds other files.
         """
         if not (path / "run.json").exists():
             cls._start(path, config)
         store = cls.open(path)
         changed = changed_fields(store.config, config)
-        stages = store.all(Stage)
-        if stages and stages[-1].teacher == config.teacher_id != store.config.teacher_id:
+        stages, played = store.all(Stage), store._logs[Rollout].path.exists()
+        if not played or (stages and stages[-1].teacher == config.teacher_id != store.config.teacher_id):
             changed = [field for field in changed if not field.startswith("teacher.")]
         if changed and any(log.path.exists() for kind, log in store._logs.items() if kind is not Ending):
             raise UsageError(

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from evolver.config import Caps, RaceConfig, RunConfig, SandboxConfig
+from evolver.config import Caps, OpenAISpec, RaceConfig, RunConfig, SandboxConfig
 from evolver.errors import UsageError
 from evolver.records import Evaluation, LedgerEntry, Scorecard
 from evolver.report_page import write_page
 from evolver.store import DuplicateRecord, Store, TornLine, new_run_id
-from tests.evolver.sample_run import card, evaluation, ledger, records, sample_run
+from tests.evolver.rollouts import a_rollout
+from tests.evolver.sample_run import ALPHA, candidate, card, evaluation, ledger, records, sample_run
 
 
 def test_every_record_comes_back_equal(tmp_path: Path) -> None:
@@ -130,6 +131,21 @@ def test_a_run_without_a_record_takes_any_config(tmp_path: Path) -> None:
     store.append(card())
     with pytest.raises(UsageError, match="seed: 2 → 3"):
         Store.create(tmp_path / "run", RunConfig(seed=3))
+
+
+def test_a_teacher_that_has_played_nothing_may_be_mended(tmp_path: Path) -> None:
+    """An endpoint that can't be reached, or refuses, is found out once the root is on record."""
+    urls = ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1")
+    teachers = (OpenAISpec(kind="openai", model="m", base_url=url) for url in urls)
+    before, mended = (RunConfig(teacher=teacher, allow_unpriced=True) for teacher in teachers)
+    store = Store.create(tmp_path / "run", before)
+    store.append(candidate("alpha", ALPHA, None))
+    assert Store.create(store.path, mended).config == mended
+    with pytest.raises(UsageError, match="seed: 0 → 1"):
+        Store.create(store.path, mended.model_copy(update={"seed": 1}))
+    store.append(a_rollout())
+    with pytest.raises(UsageError, match=r"teacher\.base_url"):
+        Store.create(store.path, before)
 
 
 def test_e17_a_raised_cap_and_more_workers_resume_the_same_run(tmp_path: Path) -> None:
