@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from evolver.store import Store
     from training.recipe import Recipe
 
+NO_ROLLOUT = "in a run `evolver distil` makes them, a round has them once a shard is complete (`evolver round show`)"
+
 Format = Literal["trl", "verl", "swift", "llamafactory", "tokens"]
 
 
@@ -144,10 +146,7 @@ def export(
     notes = annotated(found, store.all(Annotation))
     scored = notes.scored
     if not scored:
-        raise UsageError(
-            f"{run} has no train rollout under {harness}; in a run `evolver distil` makes them, a round has them once "
-            "a shard is complete (`evolver round show`)"
-        )
+        raise UsageError(f"{run} has no train rollout under {harness}: {NO_ROLLOUT}")
     played = library.get(harness_id)
     library.close()
     if format == "tokens":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from asyncio import AbstractEventLoop
@@ -13,6 +14,9 @@ from weakref import WeakKeyDictionary
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 20.0
+QUIET_S, APART_S = 5.0, 30.0  # a call without success for so long is told of, an endpoint's once in so long
+
+log = logging.getLogger(__name__)
 
 
 class Limiter:
@@ -29,6 +33,7 @@ class Limiter:
         self._door = asyncio.Lock()
         self.answered = False
         self.throttled = 0
+        self._told = float("-inf")
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -51,6 +56,13 @@ class Limiter:
     def hold(self, seconds: float) -> None:
         """Makes every caller wait: the endpoint said that it is too busy for this long."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
+
+    def warn(self, what: str, seconds: float) -> None:
+        """Says what is wrong with a call that has been tried for so long: who waits should know what for."""
+        now = time.monotonic()
+        if seconds >= QUIET_S and now >= self._told + APART_S:
+            self._told = now
+            log.warning("%s; trying again for %.0f s now", what, seconds)
 
 
 _limiters: WeakKeyDictionary[AbstractEventLoop, dict[str, Limiter]] = WeakKeyDictionary()

@@ -107,12 +107,14 @@ class OpenAIModel:
                         patience_s = self._spec.retry_for_s if limiter.answered else self._spec.first_contact_s
                         if time.monotonic() + wait_s > began + min(patience_s, self._spec.retry_for_s):
                             break
+                        limiter.warn(f"{self.declared}: {last}", time.monotonic() - began)
                         await asyncio.sleep(wait_s)
         if not limiter.answered:
             raise UsageError(
                 f"{self.declared} does not answer ({last}): start the endpoint, or mend base_url, and run it again"
             )
-        said = f"gave no usable answer in {tries} tries; last: {last}" if tries else "was not asked"
+        made = "1 try" if tries == 1 else f"{tries} tries"
+        said = f"gave no usable answer in {made}; last: {last}" if tries else "was not asked"
         held = f"; it asked to be left alone for {limiter.held_s:,.0f} s more" if limiter.held_s else ""
         raise ProviderFailed(f"{self.declared} {said}{held}")
 

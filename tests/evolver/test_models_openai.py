@@ -232,6 +232,20 @@ async def test_trouble_that_passes_is_tried_again_and_counted_once(trouble: Repl
     assert done.usage.total == 18
 
 
+async def test_who_waits_for_an_endpoint_is_told_what_for_and_not_at_every_try(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    down = Reply(status=500, body={"error": {"message": f"down, says {KEY}"}})
+    with serving(down, down, down, OK) as endpoint:
+        await model(endpoint.url).complete(request())
+    assert not caplog.messages  # soon over
+    monkeypatch.setattr("evolver.models.endpoint.QUIET_S", 0.0)
+    with serving(down, down, down, OK) as endpoint:
+        await model(endpoint.url).complete(request())
+    [said] = caplog.messages
+    assert "HTTP 500: down" in said and endpoint.url in said and KEY not in said
+
+
 async def test_s36_retry_after_is_kept_with_jitter_on_top_by_every_caller() -> None:
     busy = Reply(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after": "1"})
     with serving(busy, OK) as endpoint:
@@ -276,7 +290,7 @@ async def test_s36_a_longer_wait_than_there_is_time_for_is_not_waited() -> None:
 async def test_s36_a_caller_that_came_while_the_endpoint_wants_to_be_left_alone_is_told_so() -> None:
     away = Reply(status=503, body={"error": {"message": "back in an hour"}}, headers={"retry-after": "3600"})
     with serving(away) as endpoint:
-        with pytest.raises(ProviderFailed, match=r"in 1 tries; last: HTTP 503.*left alone for 3,[56]\d\d s more"):
+        with pytest.raises(ProviderFailed, match=r"in 1 try; last: HTTP 503.*left alone for 3,[56]\d\d s more"):
             await model(endpoint.url, retry_for_s=30).complete(request())
         with pytest.raises(ProviderFailed, match=r"was not asked; it asked to be left alone for 3,[56]\d\d s more"):
             await model(endpoint.url, timeout_s=0.1, retry_for_s=0.1).complete(request())
