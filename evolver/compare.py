@@ -101,6 +101,11 @@ def compare(arms: Arms, rules: RaceConfig, alpha: float, seed: int) -> Compariso
     )
 
 
+def covered(arms: Arms, rules: RaceConfig) -> bool:
+    """Whether enough of the arms is scored to conclude anything."""
+    return compare(arms, rules, rules.alpha, 0).covered
+
+
 def flip_rates(arms: Arms, seed: int = 0) -> tuple[Interval, Interval]:
     """How often a task turns out differently, averaged over tasks: A against A (the incumbent's own repeats), and A
     against B (paired)."""

@@ -14,9 +14,10 @@ from devset.task import Split, Task
 from evolver.audit import Opening
 from evolver.baselines import ORIGINAL, RANDOM, RANDOM_AUTHOR, WINNER, best_of, matched
 from evolver.calibrate import require_fit_judge
-from evolver.compare import Arms, compare, flip_rates
+from evolver.compare import Arms, compare, covered, flip_rates
+from evolver.config import RaceConfig
 from evolver.disk import make_folder, on_disk, replace
-from evolver.errors import NotReady, UsageError
+from evolver.errors import UsageError
 from evolver.ground import tasks_of, with_imported
 from evolver.hearing import hearing_due
 from evolver.intervals import DIFFERENCE, mcnemar_p, mean_interval, nothing, success_interval
@@ -47,7 +48,8 @@ async def finalize(lab: Lab, *, tasks: Tasks | None = None) -> Final:
     frozen = _freeze(lab, sealed)
     _from_archive(lab, frozen)
     cards = await _play(lab, frozen, sealed)
-    _require_answers(lab, frozen, len(sealed), cards)
+    every = [card for arm in cards.values() for card in arm]
+    await lab.require_answers(every, partial(_covered, cards, len(sealed), lab.config.race))
     lab.record(final := _result(lab, frozen, sealed, cards))
     return final
 
@@ -126,13 +128,10 @@ async def _play(lab: Lab, frozen: Frozen, tasks: Sequence[Task]) -> dict[str, li
     return {name: [c for c in cards if c.key.harness_id == harness_id] for name, harness_id in frozen.arms.items()}
 
 
-def _require_answers(lab: Lab, frozen: Frozen, n_tasks: int, cards: dict[str, list[Scorecard]]) -> None:
-    """Raises NotReady where it is the endpoint that left too much unscored: the same command tries that again."""
-    every = [card for arm in cards.values() for card in arm]
-    silent = [card.error for card in every if card.error is not None and card.error.outage]
-    asked = [Arms(arm, cards[ORIGINAL], n_tasks, len({card.key.attempt for card in arm})) for arm in cards.values()]
-    if silent and not all(compare(a, lab.config.race, frozen.alpha, lab.config.seed).covered for a in asked):
-        raise NotReady(f"{len(silent)} of {len(every)} attempts got no answer ({silent[0].message}): run it again")
+def _covered(cards: dict[str, list[Scorecard]], n_tasks: int, rules: RaceConfig) -> bool:
+    """Whether each arm has enough in common with the original to be compared."""
+    arms = [Arms(arm, cards[ORIGINAL], n_tasks, len({card.key.attempt for card in arm})) for arm in cards.values()]
+    return all(covered(one, rules) for one in arms)
 
 
 def _result(lab: Lab, frozen: Frozen, tasks: Sequence[Task], cards: dict[str, list[Scorecard]]) -> Final:

@@ -26,7 +26,7 @@ from evolver.capsules.evidence import (
 )
 from evolver.capsules.folder import config_of, discard, read_lock, read_settings, release_capsule, round_settings
 from evolver.capsules.program import sha256
-from evolver.errors import NotReady, UsageError
+from evolver.errors import UsageError
 from evolver.ground import imported_tasks, tasks_of
 from evolver.lab import Lab
 from evolver.phrasing import or_why, percent, share
@@ -105,7 +105,7 @@ async def freeze(lab: Lab, wanted: Wanted, *, tasks: Tasks | None = None) -> Rel
         opened = _opened(lab, begun)
         _require_same(opened, await verify_machine(opened.capsule, opened.harness.environment, lab.sandboxes))
         lab.adopt(opened.harness)
-        lab.record(known := _verdict(lab, begun, opened, await _play(lab, begun, opened)))
+        lab.record(known := await _verdict(lab, begun, opened, await _play(lab, begun, opened)))
     carry_out(lab.store, lab.library, known)
     return known
 
@@ -234,12 +234,10 @@ async def _play(lab: Lab, begun: Freeze, opened: OpenedCapsule) -> list[Scorecar
     return await lab.score(wanted, label=f"capsule {begun.name} from its own bytes")
 
 
-def _verdict(lab: Lab, begun: Freeze, opened: OpenedCapsule, cards: Sequence[Scorecard]) -> Release:
+async def _verdict(lab: Lab, begun: Freeze, opened: OpenedCapsule, cards: Sequence[Scorecard]) -> Release:
     """Raises NotReady where it is the endpoint that left too much unscored: the same command tries that again."""
     found = outcome(cards, begun.n_tasks, begun.expected, lab.config.seed)
-    silent = [card.error for card in cards if card.error is not None and card.error.outage]
-    if silent and not found.covered:
-        raise NotReady(f"{len(silent)} of {len(cards)} attempts got no answer ({silent[0].message}): run it again")
+    await lab.require_answers(cards, lambda: found.covered)
     faults = [*found.faults, *_other_images(lab, opened, cards)]
     return Release(
         id=f"release-{begun.name}",

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from devset.task import Task
 from evolver.budget import Budget
 from evolver.config import RunConfig
+from evolver.errors import NotReady
 from evolver.live import watched
 from evolver.protocols import Executor, Grader, Held, Model, Observer, Privileged, Sandboxes
 from evolver.records import LedgerEntry, Purpose, Record, Role, Rollout, RolloutKey, Scorecard
@@ -29,6 +30,7 @@ from harnesses.harness import Harness
 from harnesses.library import Library
 
 TRIES = 3  # an unscored attempt (our failure) is run at most this often; an outage is forgiven at the next start
+PATIENCE = 3  # starts at which nobody answers an attempt, before that can be the harness's own failure like others
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,25 @@ class Lab:
             self._read += 1
         return list(self._rollouts.get(key, ()))
 
-    def unanswered(self, key: RolloutKey) -> int:
+    async def require_answers(self, cards: Sequence[Scorecard], enough: Callable[[], bool]) -> None:
+        """Raises NotReady where the endpoint left some of the teacher's attempts unanswered (a refusal is an answer)
+        and not `enough` is scored to conclude anything: the next start asks again.
+
+        When some attempt got no answer at `PATIENCE` starts, and the endpoint answers something else, it is the harness
+        that gets none, which nobody has to wait for.
+        """
+        silent = [(card.key, card.error) for card in cards if card.error is not None and card.error.outage]
+        if not silent or enough():
+            return
+        waited = any(self._unanswered(key) >= PATIENCE * TRIES for key, _ in silent)
+        if waited and await self.answers(self.model, "teacher"):
+            return
+        raise NotReady(
+            f"{len(silent)} of {len(cards)} attempts got no answer from {self.model.id}, too many to go on "
+            f"({silent[0][1].message}): mend it and run it again"
+        )
+
+    def _unanswered(self, key: RolloutKey) -> int:
         """How often an attempt was run and an outage of the endpoint left it unscored."""
         return sum(1 for rollout in self._earlier(key) if rollout.error is not None and rollout.error.outage)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from devset.task import Task
 from evolver.authors.human import enter
 from evolver.calibrate import require_fit
 from evolver.channels import call_channel
-from evolver.compare import Arms, compare, detectable_effect
+from evolver.compare import Arms, covered, detectable_effect
 from evolver.decide import (
     Case,
     against_root,
@@ -26,7 +27,7 @@ from evolver.decide import (
 from evolver.errors import NotReady, UsageError
 from evolver.guards import Facts
 from evolver.judging import judges_of
-from evolver.lab import TRIES, Attempt, Lab, tried
+from evolver.lab import Attempt, Lab, tried
 from evolver.population import (
     Population,
     by_task,
@@ -37,14 +38,13 @@ from evolver.population import (
     population_of,
     tally,
 )
-from evolver.records import Candidate, Decision, Evaluation, Failure, Look, Manifest, Purpose, Rollout, Scorecard
+from evolver.records import Candidate, Decision, Evaluation, Look, Manifest, Purpose, Rollout, Scorecard
 from evolver.score import Scored, evaluation, evaluation_id
 from evolver.spread import Counts, Spread, spread, uneven
 
 SMOKE_TASKS = 2
 BROKEN_SHARE = 0.8  # so large a share of failed tool calls, or of blank replies, is no agent's doing
 FEWEST_SEEN = 20  # tool calls, or replies, before that is judged
-PATIENCE = 3  # starts at which nobody answers an attempt, before that can be the harness's own failure like others
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,7 @@ async def smoke(lab: Lab, harness_id: str, tasks: Sequence[Task]) -> str | None:
     cards = await lab.score(first, label=f"smoke {harness_id[:12]}")
     errors = [card.error for card in cards if card.error is not None]
     if all(card.success is None for card in cards):
-        if silent := await _silent(lab, cards):
-            raise NotReady(f"the model {lab.model.id} does not answer: {silent[0].message}; mend it and run it again")
+        await lab.require_answers(cards, lambda: False)
         said = f": {errors[0].kind}: {errors[0].message}" if errors else ""
         return f"smoke test: no verdict in {len(cards)} attempts{said}"
     ran = {card.rollout_id for card in cards}
@@ -174,7 +173,7 @@ async def _raced(lab: Lab, candidate: Candidate, population: Population, dev: Se
             len(dev),
             step.attempts,
         )
-        await _require_answers(lab, arms, asked)
+        await lab.require_answers(asked, partial(covered, arms, rules))
         look, found = race_look(arms, plan, index, rules, seed)
         looks.append(look.model_copy(update={"spread": uneven(made.candidate), "pool_spread": uneven(made.pool)}))
         if look.verdict != "continue":
@@ -270,27 +269,8 @@ async def _fresh(lab: Lab, pair: tuple[str, str], tasks: Sequence[Task], numbers
     cards = await lab.score(wanted, label=f"fresh attempts of {pair[0][:12]} and {pair[1][:12]} on select")
     ours, theirs = ([card for card in cards if card.key.harness_id == harness_id] for harness_id in pair)
     arms = Arms(ours, theirs, len(tasks), len(numbers))
-    await _require_answers(lab, arms, cards)
+    await lab.require_answers(cards, partial(covered, arms, lab.config.race))
     return arms
-
-
-async def _require_answers(lab: Lab, arms: Arms, asked: Sequence[Scorecard]) -> None:
-    """Raises NotReady where the arms have too little scored to conclude anything and some of what was `asked` got no
-    answer: the next start asks again."""
-    silent, rules = await _silent(lab, asked), lab.config.race
-    if silent and not compare(arms, rules, rules.alpha, lab.config.seed).covered:
-        raise NotReady(
-            f"{len(silent)} of {len(asked)} attempts got no answer from {lab.model.id}, too many to decide "
-            f"({silent[0].message}): mend it and run it again"
-        )
-
-
-async def _silent(lab: Lab, asked: Sequence[Scorecard]) -> list[Failure]:
-    """Why attempts got no answer (a refusal is one); nothing when some got none at `PATIENCE` starts, and the endpoint
-    answers something else."""
-    silent = [(card.key, card.error) for card in asked if card.error is not None and card.error.outage]
-    waited = any(lab.unanswered(key) >= PATIENCE * TRIES for key, _ in silent)
-    return [] if waited and await lab.answers(lab.model, "teacher") else [error for _, error in silent]
 
 
 def _trip(fresh: Sequence[Rollout]) -> None:

@@ -14,6 +14,7 @@ from evolver.config import OpenAISpec
 from evolver.controls import blank_png
 from evolver.errors import Blamed, ProviderFailed, UsageError
 from evolver.models import make_model
+from evolver.models.endpoint import Limiter
 from evolver.models.openai import OpenAIModel
 from evolver.protocols import Request
 from evolver.records import Completion, Image, Message, Text, ToolCall, ToolSpec
@@ -233,17 +234,14 @@ async def test_trouble_that_passes_is_tried_again_and_counted_once(trouble: Repl
 
 
 async def test_who_waits_for_an_endpoint_is_told_what_for_and_not_at_every_try(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    down = Reply(status=500, body={"error": {"message": f"down, says {KEY}"}})
-    with serving(down, down, down, OK) as endpoint:
-        await model(endpoint.url).complete(request())
-    assert not caplog.messages  # soon over
-    monkeypatch.setattr("evolver.models.endpoint.QUIET_S", 0.0)
-    with serving(down, down, down, OK) as endpoint:
-        await model(endpoint.url).complete(request())
-    [said] = caplog.messages
-    assert "HTTP 500: down" in said and endpoint.url in said and KEY not in said
+    limiter = Limiter(1)
+    limiter.warn("m at u: HTTP 500: down", 1.0)
+    assert not caplog.messages, "it may soon be over"
+    for seconds in (6.0, 8.0, 12.0):
+        limiter.warn("m at u: HTTP 500: down", seconds)
+    assert caplog.messages == ["m at u: HTTP 500: down; trying again for 6 s now"]
 
 
 async def test_s36_retry_after_is_kept_with_jitter_on_top_by_every_caller() -> None:

@@ -13,10 +13,10 @@ from evolver.config import HumanAuthor, RaceConfig
 from evolver.decide import Case
 from evolver.errors import NotReady, ProviderFailed, UsageError
 from evolver.finalize import finalize
-from evolver.lab import Attempt, Lab
+from evolver.lab import PATIENCE, Attempt, Lab
 from evolver.loop import run
 from evolver.protocols import Request
-from evolver.race import PATIENCE, Grounds, facts_of
+from evolver.race import Grounds, facts_of
 from evolver.records import Completion, Decision, Failure, Final, LedgerEntry, Rollout
 from evolver.stops import Stop
 from harnesses.edit import with_changes
@@ -170,6 +170,17 @@ async def test_a_final_comparison_does_not_wait_for_an_endpoint_that_refuses(tmp
     model = Faulty(lambda r, _: UsageError("filtered") if any(text in str(r.messages) for text in refused) else None)
     final = await finalize(coin_lab(tmp_path / "run", final_config(), model), tasks=numbered)
     assert [arm.n_unscored for arm in final.arms] == [12, 12] and "too few attempts are scored" in final.notes[0]
+
+
+async def test_a_final_comparison_does_not_wait_for_ever_for_tasks_that_alone_get_no_answer(tmp_path: Path) -> None:
+    await ended(tmp_path / "run")
+    slow = [f"Do test {n}." for n in range(6)]
+    model = Faulty(lambda r, _: ProviderFailed("timeout") if any(text in str(r.messages) for text in slow) else None)
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(NotReady, match="24 of"):
+            await finalize(coin_lab(tmp_path / "run", final_config(), model), tasks=numbered)
+    final = await finalize(coin_lab(tmp_path / "run", final_config(), model), tasks=numbered)
+    assert [arm.n_unscored for arm in final.arms] == [12, 12]
 
 
 async def test_g44_a_final_comparison_waits_for_an_endpoint_that_is_down(tmp_path: Path) -> None:
