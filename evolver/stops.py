@@ -54,8 +54,8 @@ def preflight(lab: Lab, grounds: Grounds) -> None:
     lab.tell(
         f"{tasks} dev tasks x {last.attempts} attempts detect a lead of about {100 * seen:.0f} pp (power 80 %); a "
         f"proposal raced to the last look takes {need.rollouts:,} rollouts, its confirmation at most "
-        f"{heard:,} more{' (kept for the last one)' if rules.confirm_from else ''}; the caps buy "
-        + ("any number of them" if bought is None else f"{bought[0]:,} races ({bought[1]})"),
+        f"{heard:,} more{' (kept for the last one)' if rules.confirm_from else ''}; "
+        + ("no cap says yet how many" if bought is None else f"the caps buy {bought[0]:,} races ({bought[1]})"),
         1, 1, {},
     )  # fmt: skip
     lab.tell(cheaper_line(rules, tasks, len(grounds.select)), 1, 1, {})
